@@ -1,0 +1,14 @@
+//! What the smoke tests share: a namespace of their own, bounded waits, pod specifications and clients.
+
+mod environment;
+mod exec;
+pub mod http;
+mod namespace;
+pub mod pod;
+mod report;
+pub mod wait;
+
+pub use environment::Environment;
+pub use exec::Output;
+pub use namespace::{PodSecurity, Sandbox, with_cluster_alone, with_namespace};
+pub use report::notice;

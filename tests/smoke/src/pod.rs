@@ -1,0 +1,150 @@
+//! Pod specifications as plain data for a test to adjust, and running them.
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::{
+    Capabilities, Container, ContainerPort, HTTPGetAction, Pod, PodSecurityContext, PodSpec, Probe,
+    SeccompProfile, SecurityContext, Service, ServicePort, ServiceSpec,
+};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::api::{LogParams, ObjectMeta};
+
+use crate::Sandbox;
+use crate::wait::{POD_START, await_condition, is_pod_finished, is_pod_ready, pod_phase};
+
+/// The user of pods that choose one: in no image's user table, as an arbitrary user would be.
+pub const USER: i64 = 65532;
+/// The port that [`answering`] serves.
+pub const PORT: u16 = 8080;
+
+/// Answers every request with the name of its pod.
+const ANSWER_WITH_NAME: &str = r#"
+import http.server, socket
+
+class Name(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        name = socket.gethostname().encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(name)))
+        self.end_headers()
+        self.wfile.write(name)
+
+http.server.ThreadingHTTPServer(("", 8080), Name).serve_forever()
+"#;
+
+#[must_use]
+pub fn container(name: &str, image: String, command: &[&str]) -> Container {
+    Container {
+        name: name.to_owned(),
+        image: Some(image),
+        command: Some(command.iter().map(ToString::to_string).collect()),
+        ..Container::default()
+    }
+}
+
+/// One container under everything that the restricted Pod Security Standard asks for, and a read-only root.
+#[must_use]
+pub fn restricted(mut container: Container) -> PodSpec {
+    container.security_context = Some(SecurityContext {
+        allow_privilege_escalation: Some(false),
+        capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), ..Capabilities::default() }),
+        read_only_root_filesystem: Some(true),
+        ..SecurityContext::default()
+    });
+    PodSpec {
+        security_context: Some(PodSecurityContext {
+            run_as_non_root: Some(true),
+            run_as_user: Some(USER),
+            run_as_group: Some(USER),
+            fs_group: Some(USER),
+            seccomp_profile: Some(SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                ..SeccompProfile::default()
+            }),
+            ..PodSecurityContext::default()
+        }),
+        ..unconfined(vec![container])
+    }
+}
+
+/// Containers that keep the user and the rights which their images and security contexts give them.
+#[must_use]
+pub fn unconfined(containers: Vec<Container>) -> PodSpec {
+    PodSpec {
+        containers,
+        automount_service_account_token: Some(false),
+        enable_service_links: Some(false),
+        // The first process of a container ignores the polite signal; nothing here has to end in order.
+        termination_grace_period_seconds: Some(1),
+        ..PodSpec::default()
+    }
+}
+
+/// A restricted pod that answers HTTP with its own name.
+#[must_use]
+pub fn answering(image: String) -> PodSpec {
+    let port = IntOrString::Int(PORT.into());
+    restricted(Container {
+        ports: Some(vec![ContainerPort { container_port: PORT.into(), ..ContainerPort::default() }]),
+        readiness_probe: Some(Probe {
+            http_get: Some(HTTPGetAction { port, ..HTTPGetAction::default() }),
+            period_seconds: Some(2),
+            timeout_seconds: Some(5),
+            ..Probe::default()
+        }),
+        ..container("main", image, &["python3", "-c", ANSWER_WITH_NAME])
+    })
+}
+
+/// A Service on port 80 for the [`answering`] pods labelled with its name.
+#[must_use]
+pub fn service(name: &str) -> Service {
+    Service {
+        metadata: metadata(name),
+        spec: Some(ServiceSpec {
+            selector: metadata(name).labels,
+            ports: Some(vec![ServicePort {
+                port: 80,
+                target_port: Some(IntOrString::Int(PORT.into())),
+                ..ServicePort::default()
+            }]),
+            ..ServiceSpec::default()
+        }),
+        ..Service::default()
+    }
+}
+
+/// A name, and a label of the same value for selectors.
+#[must_use]
+pub fn metadata(name: &str) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        labels: Some([("app.kubernetes.io/name".to_owned(), name.to_owned())].into()),
+        ..ObjectMeta::default()
+    }
+}
+
+impl Sandbox {
+    /// Starts a pod and waits until it is ready.
+    pub async fn start(&self, name: &str, spec: PodSpec) -> Result<Pod> {
+        self.create(&Pod { metadata: metadata(name), spec: Some(spec), ..Pod::default() }).await?;
+        await_condition(&self.api(), name, "to be ready", POD_START, is_pod_ready).await
+    }
+
+    /// Runs a pod to its end, which must be a success, and returns what its first container wrote.
+    pub async fn run(&self, name: &str, mut spec: PodSpec) -> Result<String> {
+        spec.restart_policy = Some("Never".to_owned());
+        self.create(&Pod { metadata: metadata(name), spec: Some(spec), ..Pod::default() }).await?;
+        let pod = await_condition(&self.api(), name, "to end", POD_START, is_pod_finished).await?;
+        let container =
+            pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| &container.name).next();
+        let log = self.log(name, container.context("a pod without containers")?).await?;
+        ensure!(pod_phase(&pod) == "Succeeded", "pod {name} failed; its log:\n{log}");
+        Ok(log)
+    }
+
+    pub async fn log(&self, pod: &str, container: &str) -> Result<String> {
+        let parameters = LogParams { container: Some(container.to_owned()), ..LogParams::default() };
+        let failure = || format!("failed to read the log of container {container} in pod {pod}");
+        self.api::<Pod>().logs(pod, &parameters).await.with_context(failure)
+    }
+}

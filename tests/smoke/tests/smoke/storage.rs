@@ -1,0 +1,148 @@
+//! What a `StatefulSet` writes to its volume is there after its node lost power.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
+use k8s_openapi::api::core::v1::{
+    Node, PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod, PodTemplateSpec, VolumeMount,
+    VolumeResourceRequirements,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use openstack_operator_smoke::pod::{container, metadata, restricted};
+use openstack_operator_smoke::wait::{
+    POD_START, await_condition, eventually, is_node_ready, is_pod_finished, is_pod_ready,
+};
+use openstack_operator_smoke::{Environment, PodSecurity, Sandbox, notice, with_cluster_alone};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// The control plane declares a silent node lost after its grace period, a minute by default.
+const NODE_LOSS: Duration = Duration::from_mins(4);
+const NODE_RETURN: Duration = Duration::from_mins(5);
+const SWITCH: Duration = Duration::from_mins(5);
+
+#[tokio::test]
+async fn volume_survives_power_cycle_of_its_node() -> Result<()> {
+    let Some(xtask) = Environment::read()?.xtask else {
+        notice("SMOKE_XTASK is not set, nothing can switch a node off: the power cycle is not checked");
+        return Ok(());
+    };
+    with_cluster_alone("storage", PodSecurity::Restricted, async |sandbox| {
+        sandbox.create(&keeper(sandbox.image("base")?)).await?;
+        let pods = sandbox.api::<Pod>();
+        let before = await_condition(&pods, "keeper-0", "to be ready", POD_START, is_pod_ready).await?;
+        let first_container = container_id(&before).context("a ready pod without a container")?;
+        let node = before.spec.and_then(|spec| spec.node_name).context("a ready pod without a node")?;
+        let witness = &sandbox.namespace;
+        sandbox.shell("keeper-0", "main", &format!("echo {witness} > /data/witness; sync")).await?;
+
+        let neighbours = ready_pods(sandbox, &node).await?;
+        power_cycle(sandbox, &xtask, &node).await?;
+        await_condition(&pods, "keeper-0", "to be ready in a new container", POD_START, |pod| {
+            is_pod_ready(pod) && container_id(pod).is_some_and(|id| id != first_container)
+        })
+        .await?;
+
+        let kept = sandbox.shell("keeper-0", "main", "cat /data/witness").await?;
+        ensure!(kept.trim() == witness, "the volume holds {kept:?} instead of {witness:?}");
+        await_neighbours(sandbox, &node, &neighbours).await
+    })
+    .await
+}
+
+fn keeper(image: String) -> StatefulSet {
+    let mut main = container("main", image, &["sleep", "infinity"]);
+    main.volume_mounts = Some(vec![VolumeMount {
+        name: "data".to_owned(),
+        mount_path: "/data".to_owned(),
+        ..VolumeMount::default()
+    }]);
+    let size = [("storage".to_owned(), Quantity("64Mi".to_owned()))];
+    StatefulSet {
+        metadata: metadata("keeper"),
+        spec: Some(StatefulSetSpec {
+            replicas: Some(1),
+            service_name: Some("keeper".to_owned()),
+            selector: LabelSelector { match_labels: metadata("keeper").labels, ..LabelSelector::default() },
+            template: PodTemplateSpec { metadata: Some(metadata("keeper")), spec: Some(restricted(main)) },
+            // No class is named: the cluster must have a default one.
+            volume_claim_templates: Some(vec![PersistentVolumeClaim {
+                metadata: metadata("data"),
+                spec: Some(PersistentVolumeClaimSpec {
+                    access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
+                    resources: Some(VolumeResourceRequirements {
+                        requests: Some(size.into()),
+                        ..VolumeResourceRequirements::default()
+                    }),
+                    ..PersistentVolumeClaimSpec::default()
+                }),
+                ..PersistentVolumeClaim::default()
+            }]),
+            ..StatefulSetSpec::default()
+        }),
+        ..StatefulSet::default()
+    }
+}
+
+fn container_id(pod: &Pod) -> Option<String> {
+    pod.status.as_ref()?.container_statuses.as_ref()?.first()?.container_id.clone()
+}
+
+async fn power_cycle(sandbox: &Sandbox, xtask: &Path, node: &str) -> Result<()> {
+    let nodes = Api::<Node>::all(sandbox.client.clone());
+    let lost = async {
+        switch(xtask, "power-off", node).await?;
+        await_condition(&nodes, node, "to be lost", NODE_LOSS, |node| !is_node_ready(node)).await
+    }
+    .await;
+    // The node comes back even if its loss went unnoticed: other tests need it.
+    switch(xtask, "power-on", node).await?;
+    lost?;
+    await_condition(&nodes, node, "to be ready again", NODE_RETURN, is_node_ready).await.map(drop)
+}
+
+async fn switch(xtask: &Path, action: &str, node: &str) -> Result<()> {
+    let task = format!("{} cluster {action} {node}", xtask.display());
+    let command = Command::new(xtask).args(["cluster", action, node]).kill_on_drop(true).output();
+    let output = timeout(SWITCH, command)
+        .await
+        .with_context(|| format!("{task} did not end within {SWITCH:?}"))?
+        .with_context(|| format!("failed to start {task}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = [output.stdout, output.stderr].concat();
+    bail!("{task} failed, {}:\n{}", output.status, String::from_utf8_lossy(&text));
+}
+
+async fn ready_pods(sandbox: &Sandbox, node: &str) -> Result<Vec<Option<String>>> {
+    let ready = pods_on(sandbox, node).await?.into_iter().filter(is_pod_ready);
+    Ok(ready.map(|pod| pod.metadata.uid).collect())
+}
+
+/// A node is back when its other pods are: the tests that wait for it need cluster DNS and the Gateway.
+async fn await_neighbours(sandbox: &Sandbox, node: &str, neighbours: &[Option<String>]) -> Result<()> {
+    eventually(&format!("the pods of {node} to be ready again"), NODE_RETURN, async || {
+        let missing: Vec<String> = pods_on(sandbox, node)
+            .await?
+            .into_iter()
+            .filter(|pod| neighbours.contains(&pod.metadata.uid) && pod.metadata.deletion_timestamp.is_none())
+            .filter(|pod| !is_pod_ready(pod) && !is_pod_finished(pod))
+            .map(|pod| pod.name_any())
+            .collect();
+        ensure!(missing.is_empty(), "not ready: {}", missing.join(", "));
+        Ok(())
+    })
+    .await
+}
+
+async fn pods_on(sandbox: &Sandbox, node: &str) -> Result<Vec<Pod>> {
+    let selector = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    let pods = Api::<Pod>::all(sandbox.client.clone()).list(&selector).await;
+    Ok(pods.with_context(|| format!("failed to list the pods of {node}"))?.items)
+}

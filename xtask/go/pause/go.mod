@@ -1,0 +1,3 @@
+module openstack-operator/local-cluster/pause
+
+go 1.26

@@ -1,0 +1,306 @@
+//! A real Kubernetes on this machine: made, inspected, switched off and on, removed.
+
+mod addons;
+mod cgroup;
+mod control;
+mod network;
+mod node;
+pub(crate) mod node_init;
+mod pki;
+mod preflight;
+pub(crate) mod settings;
+mod status;
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, Subcommand};
+use nix::sys::signal::Signal;
+
+use crate::command::Log;
+use crate::directories::Directories;
+use crate::golang::Program;
+use crate::graph::{Graph, Weight};
+use crate::images::{self, Builder};
+use crate::progress::{self, Progress};
+use crate::{host, process, registry};
+use settings::{Addresses, MOST_NODES, Node, Settings};
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Make the cluster, or finish making it. Safe to repeat at any time.
+    Up(Up),
+    /// Remove the cluster with everything it made; what was built stays for the next one.
+    Down,
+    /// Show the nodes, the processes and the memory they hold.
+    Status,
+    /// Print the path of the kubeconfig: export KUBECONFIG=$(cargo xtask cluster kubeconfig).
+    Kubeconfig,
+    /// Cut the power of a node.
+    PowerOff { node: String },
+    /// Give a node its power back.
+    PowerOn { node: String },
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct Up {
+    /// Number of nodes [default: as many as there are, or 1].
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=i64::from(MOST_NODES)))]
+    nodes: Option<u8>,
+    #[command(flatten)]
+    addresses: Addresses,
+}
+
+impl Up {
+    /// A cluster like the one there is, or else as the defaults say, with at least so many nodes.
+    pub(crate) fn at_least(directories: &Directories, nodes: u8) -> Result<Self> {
+        let existing = Settings::load(directories)?;
+        let nodes = existing.as_ref().map_or(nodes, |settings| settings.nodes.max(nodes));
+        let addresses = existing.map_or_else(Addresses::usual, |settings| settings.addresses);
+        Ok(Self { nodes: Some(nodes), addresses })
+    }
+}
+
+pub(crate) fn run(directories: &Directories, command: Command) -> Result<()> {
+    match command {
+        Command::Up(arguments) => up(directories, &arguments),
+        Command::Down => down(directories),
+        Command::Status => status::show(directories),
+        Command::Kubeconfig => {
+            Settings::require(directories)?;
+            progress::print(&pki::admin_kubeconfig(directories).display().to_string());
+            Ok(())
+        }
+        Command::PowerOff { node } => power_off(directories, &node),
+        Command::PowerOn { node } => power_on(directories, &node),
+    }
+}
+
+fn up(directories: &Directories, arguments: &Up) -> Result<()> {
+    let _lock = directories.lock()?;
+    process::end_leftovers(directories)?;
+    let settings = prepare(directories, arguments)?;
+    let builder = Builder::new(directories);
+    let mut graph = Graph::default();
+    add_steps(&mut graph, directories, &settings, &builder)?;
+    graph.run(directories, &Progress::new())?;
+    progress::say(&format!(
+        "\n{} ready. To use the cluster:\n  export KUBECONFIG=$(cargo xtask cluster kubeconfig)\n  \
+         alias kubectl='{} kubectl'",
+        if settings.nodes == 1 { "1 node is".to_owned() } else { format!("{} nodes are", settings.nodes) },
+        Program::Kubernetes.place(directories)?.join("kubernetes").display()
+    ));
+    Ok(())
+}
+
+/// Decides what the cluster shall be and writes it down, before anything is made.
+pub(crate) fn prepare(directories: &Directories, arguments: &Up) -> Result<Settings> {
+    let existing = Settings::load(directories)?;
+    let settings = match &existing {
+        None => Settings {
+            nodes: arguments.nodes.unwrap_or(1),
+            addresses: arguments.addresses.clone(),
+            forwarding_before: network::forwarding()?,
+        },
+        Some(existing) => {
+            if arguments.addresses != existing.addresses && arguments.addresses != Addresses::usual() {
+                bail!(
+                    "the cluster exists with other addresses: run cargo xtask cluster down first, or leave \
+                     the address options out"
+                );
+            }
+            let nodes = arguments.nodes.unwrap_or(existing.nodes);
+            if nodes < existing.nodes {
+                bail!(
+                    "the cluster has {} nodes and --nodes {nodes} would take some away: run cargo xtask \
+                     cluster down first, or leave --nodes out",
+                    existing.nodes
+                );
+            }
+            Settings { nodes, ..existing.clone() }
+        }
+    };
+    preflight::check(directories, &settings.addresses, existing.is_none())?;
+    settings.save(directories)?;
+    Ok(settings)
+}
+
+/// Adds everything that a cluster needs; each step waits only for what it uses. Where cores are short, what
+/// was added first goes first: the longest way to a ready node, then what pods need, the Gateway last.
+pub(crate) fn add_steps<'a>(
+    graph: &mut Graph<'a>,
+    directories: &'a Directories,
+    settings: &'a Settings,
+    builder: &'a Builder,
+) -> Result<()> {
+    let addresses = &settings.addresses;
+    if !graph.contains("host tools") {
+        graph.add("host tools", Weight::Light, &[], host::ensure_tools);
+    }
+    for program in [Program::Kubernetes, Program::Registry, Program::Etcd, Program::Containerd] {
+        add_build(graph, directories, program);
+    }
+    graph.add("node file system", Weight::Heavy, &["host tools"], |log| {
+        Ok(node::build_file_system(directories, log)?.detail())
+    });
+    builder.add_steps(graph, &["base"])?;
+    for program in [Program::Pause, Program::Coredns, Program::LocalPathProvisioner, Program::Traefik] {
+        add_build(graph, directories, program);
+        let after = [images::PUSH_STEP, &program.step()];
+        graph.add(image_step(program), Weight::Heavy, &after, move |log| {
+            addons::build_image(builder, program, log)
+        });
+    }
+    graph.add("network", Weight::Light, &["host tools"], |log| {
+        network::ensure_host(addresses, log)?;
+        Ok(addresses.host_address().to_string())
+    });
+    graph.add("certificates", Weight::Light, &[], |_| {
+        pki::ensure(directories, addresses)?;
+        Ok(String::new())
+    });
+    graph.add("registry", Weight::Light, &["network", "build registry"], |_| {
+        registry::ensure(directories, &addresses.registry())
+    });
+    let needs = ["network", "certificates", "build kubernetes", "build etcd"];
+    graph.add("control plane", Weight::Light, &needs, |_| control::ensure(directories, addresses));
+    let needs =
+        ["control plane", "node file system", "build containerd", "registry", &image_step(Program::Pause)];
+    graph.add("nodes", Weight::Light, &needs, |log| turn_on(directories, settings, log));
+    let needs = ["nodes", &image_step(Program::Coredns)];
+    graph.add("cluster DNS", Weight::Light, &needs, |log| addons::ensure_dns(directories, settings, log));
+    let needs = ["nodes", "image base", &image_step(Program::LocalPathProvisioner)];
+    graph.add("storage", Weight::Light, &needs, |log| {
+        let base = format!("{}/{}", addresses.registry(), builder.name("base")?);
+        addons::ensure_storage(directories, settings, &base, log)
+    });
+    graph.add("Gateway API", Weight::Light, &["control plane"], |log| {
+        addons::ensure_gateway_kinds(directories, log)
+    });
+    let needs = ["nodes", "Gateway API", &image_step(Program::Traefik)];
+    graph.add("Gateway", Weight::Light, &needs, |log| addons::ensure_gateway(directories, settings, log));
+    Ok(())
+}
+
+fn add_build<'a>(graph: &mut Graph<'a>, directories: &'a Directories, program: Program) {
+    graph.add(program.step(), Weight::Heavy, &[], move |log| Ok(program.build(directories, log)?.detail()));
+}
+
+fn image_step(program: Program) -> String {
+    format!("image {}", program.name())
+}
+
+/// Turns on every node and waits until Kubernetes says that all are ready.
+fn turn_on(directories: &Directories, settings: &Settings, log: &Log) -> Result<String> {
+    let nodes = settings.node_list();
+    let mut started = 0;
+    for node in &nodes {
+        if node::power_on(directories, settings, node, log)? {
+            started += 1;
+        }
+    }
+    network::ensure_routes(settings, &nodes, log)?;
+    wait_until_ready(directories, &nodes, log)?;
+    Ok(if started == 0 { "running".to_owned() } else { format!("started {started} of {}", nodes.len()) })
+}
+
+fn wait_until_ready(directories: &Directories, nodes: &[Node], log: &Log) -> Result<()> {
+    for node in nodes {
+        let name = format!("node/{}", node.name);
+        // A node that has never been on must first make itself known.
+        for condition in ["--for=create", "--for=condition=Ready"] {
+            log.run(control::kubectl(directories)?.args(["wait", condition, &name, "--timeout=180s"]))
+                .with_context(|| {
+                    format!("its logs are in {}", node.directory(directories).join("log").display())
+                })?;
+        }
+    }
+    Ok(())
+}
+
+fn power_off(directories: &Directories, name: &str) -> Result<()> {
+    let _lock = directories.lock()?;
+    let settings = Settings::require(directories)?;
+    let node = settings.node(name)?;
+    let log = Log::create(directories, &format!("power-off {name}"))?;
+    if !node::is_on(directories, &node)? {
+        progress::say(&format!("{name} is off already"));
+    }
+    node::power_off(directories, &node, &log)?;
+    network::ensure_routes(&settings, &nodes_on(directories, &settings)?, &log)
+}
+
+fn power_on(directories: &Directories, name: &str) -> Result<()> {
+    let _lock = directories.lock()?;
+    let settings = Settings::require(directories)?;
+    let node = settings.node(name)?;
+    let log = Log::create(directories, &format!("power-on {name}"))?;
+    if !node::power_on(directories, &settings, &node, &log)? {
+        progress::say(&format!("{name} is on already"));
+    }
+    network::ensure_routes(&settings, &nodes_on(directories, &settings)?, &log)
+}
+
+fn nodes_on(directories: &Directories, settings: &Settings) -> Result<Vec<Node>> {
+    let mut on = Vec::new();
+    for node in settings.node_list() {
+        if node::is_on(directories, &node)? {
+            on.push(node);
+        }
+    }
+    Ok(on)
+}
+
+/// Removes everything that any `up` made, whole or half, and nothing else.
+fn down(directories: &Directories) -> Result<()> {
+    let _lock = directories.lock()?;
+    let Some(settings) = Settings::load(directories)? else {
+        progress::say("there is no cluster");
+        return Ok(());
+    };
+    let mut graph = Graph::default();
+    let settings = &settings;
+    graph.add("nodes off", Weight::Light, &[], move |log| {
+        for node in settings.node_list() {
+            node::power_off(directories, &node, log)?;
+        }
+        cgroup::remove(None)?;
+        Ok(String::new())
+    });
+    graph.add("control plane off", Weight::Light, &["nodes off"], move |_| {
+        for name in control::PROCESSES {
+            process::stop(directories, name, Signal::SIGTERM)?;
+        }
+        // The registries, and whatever a run that was killed left behind.
+        for process in process::list(directories)? {
+            process::stop(directories, &process.name, Signal::SIGTERM)?;
+        }
+        Ok(String::new())
+    });
+    graph.add("network off", Weight::Light, &["control plane off"], move |log| {
+        network::remove_host(settings, log)?;
+        Ok(String::new())
+    });
+    // The settings are among what goes here, so they go last: until then another `down` can go on.
+    graph.add("state removed", Weight::Light, &["network off"], move |_| {
+        remove_state(directories)?;
+        Ok(String::new())
+    });
+    graph.run(directories, &Progress::new())
+}
+
+fn remove_state(directories: &Directories) -> Result<()> {
+    let cluster = directories.cluster();
+    for entry in std::fs::read_dir(&cluster)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            crate::store::remove(&path)?;
+        } else if !path.ends_with("settings.json") {
+            std::fs::remove_file(&path).with_context(|| format!("failed to remove {}", path.display()))?;
+        }
+    }
+    crate::store::remove(&cluster)
+}
+
+/// The kubeconfig and what else tests need to know of the cluster.
+pub(crate) fn kubeconfig(directories: &Directories) -> std::path::PathBuf {
+    pki::admin_kubeconfig(directories)
+}

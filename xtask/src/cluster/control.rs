@@ -1,0 +1,122 @@
+//! The control plane, as processes on the host: etcd, API server, controller manager and scheduler.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use super::pki;
+use super::settings::Addresses;
+use crate::command::{lines_that_matter, output, wait_until};
+use crate::directories::Directories;
+use crate::golang::Program;
+use crate::process;
+use crate::store::Key;
+
+/// Processes in the order in which they are ended: whoever writes goes before what it writes to.
+pub(crate) const PROCESSES: [&str; 4] = ["scheduler", "controller-manager", "apiserver", "etcd"];
+
+fn log(directories: &Directories, name: &str) -> PathBuf {
+    directories.cluster().join("logs").join(format!("{name}.log"))
+}
+
+/// kubectl with the cluster's own kubeconfig.
+pub(crate) fn kubectl(directories: &Directories) -> Result<Command> {
+    let mut command = Command::new(Program::Kubernetes.place(directories)?.join("kubernetes"));
+    command.arg("kubectl").arg("--kubeconfig").arg(pki::admin_kubeconfig(directories));
+    Ok(command)
+}
+
+/// Starts the control plane and waits until the API server is ready. The others give up within seconds when
+/// there is no API server, so they come after it.
+pub(crate) fn ensure(directories: &Directories, addresses: &Addresses) -> Result<String> {
+    let mut started = Vec::new();
+    for (name, mut command) in commands(directories, addresses)? {
+        if process::ensure(directories, name, &log(directories, name), &mut command, Key::default())? {
+            started.push(name);
+        }
+        if name == "apiserver" {
+            wait_for_api_server(directories)?;
+        }
+    }
+    Ok(if started.is_empty() { "running".to_owned() } else { format!("started {}", started.join(", ")) })
+}
+
+fn wait_for_api_server(directories: &Directories) -> Result<()> {
+    let mut answer = Ok(());
+    let ask = || -> Result<()> {
+        output(kubectl(directories)?.args(["--request-timeout=5s", "get", "--raw=/readyz"])).map(|_| ())
+    };
+    let waited = wait_until("the API server is ready", || {
+        answer = ask();
+        answer.is_ok() || !matches!(process::find(directories, "apiserver"), Ok(Some(_)))
+    });
+    waited.and(answer).with_context(|| {
+        let path = log(directories, "apiserver");
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        format!("the API server does not work\n{}\nfull log: {}", lines_that_matter(&text), path.display())
+    })
+}
+
+fn commands(directories: &Directories, addresses: &Addresses) -> Result<[(&'static str, Command); 4]> {
+    let kubernetes = Program::Kubernetes.place(directories)?.join("kubernetes");
+    let pki = pki::directory(directories).display().to_string();
+    let component = |name: &str, arguments: String| {
+        let mut command = Command::new(&kubernetes);
+        command.arg(name).args(arguments.split_whitespace());
+        command
+    };
+    let host = addresses.host_address();
+    let etcd_url = format!("https://127.0.0.1:{}", addresses.etcd_port);
+    let peer_url = format!("http://127.0.0.1:{}", addresses.etcd_port.saturating_add(1));
+    let mut etcd = Command::new(Program::Etcd.place(directories)?.join("etcd"));
+    etcd.arg("--data-dir").arg(directories.cluster().join("etcd")).args(
+        // A cluster for tests may lose its last second when the machine loses power.
+        format!(
+            "--listen-client-urls {etcd_url} --advertise-client-urls {etcd_url} \
+             --listen-peer-urls {peer_url} --initial-advertise-peer-urls {peer_url} \
+             --initial-cluster default={peer_url} --client-cert-auth --trusted-ca-file {pki}/ca.crt \
+             --cert-file {pki}/etcd.crt --key-file {pki}/etcd.key --unsafe-no-fsync --log-level warn"
+        )
+        .split_whitespace(),
+    );
+    let apiserver = component(
+        "kube-apiserver",
+        format!(
+            "--etcd-servers {etcd_url} --etcd-cafile {pki}/ca.crt --etcd-certfile {pki}/etcd.crt \
+             --etcd-keyfile {pki}/etcd.key --secure-port {port} --bind-address {host} \
+             --advertise-address {host} --client-ca-file {pki}/ca.crt --tls-cert-file {pki}/apiserver.crt \
+             --tls-private-key-file {pki}/apiserver.key \
+             --service-account-key-file {pki}/service-account.pub \
+             --service-account-signing-key-file {pki}/service-account.key \
+             --service-account-issuer https://kubernetes.default.svc \
+             --kubelet-client-certificate {pki}/apiserver-kubelet-client.crt \
+             --kubelet-client-key {pki}/apiserver-kubelet-client.key \
+             --kubelet-certificate-authority {pki}/ca.crt --kubelet-preferred-address-types InternalIP \
+             --service-cluster-ip-range {services} --authorization-mode Node,RBAC \
+             --enable-admission-plugins NodeRestriction --allow-privileged=true",
+            port = addresses.api_port,
+            services = addresses.service_range,
+        ),
+    );
+    let controller_manager = component(
+        "kube-controller-manager",
+        format!(
+            "--kubeconfig {pki}/controller-manager.kubeconfig --bind-address {host} \
+             --service-account-private-key-file {pki}/service-account.key --root-ca-file {pki}/ca.crt \
+             --cluster-signing-cert-file {pki}/ca.crt --cluster-signing-key-file {pki}/ca.key \
+             --use-service-account-credentials --leader-elect=false"
+        ),
+    );
+    let scheduler = component(
+        "kube-scheduler",
+        format!("--kubeconfig {pki}/scheduler.kubeconfig --bind-address {host} --leader-elect=false"),
+    );
+    Ok([
+        ("etcd", etcd),
+        ("apiserver", apiserver),
+        ("controller-manager", controller_manager),
+        ("scheduler", scheduler),
+    ])
+}

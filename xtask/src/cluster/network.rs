@@ -1,0 +1,144 @@
+//! Bridges, network namespaces, links, routes and the one nftables table of the cluster.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use super::settings::{Addresses, BRIDGES, NODE_BRIDGE, Node, PROVIDER_BRIDGE, Settings, TUNNEL_BRIDGE};
+use crate::command::{Log, words};
+
+/// The host's switch for forwarding packets.
+const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
+/// The table on the host; those of kube-proxy live inside the nodes and go with them.
+const TABLE: &str = "openstack_operator_cluster";
+
+/// Whether the host forwards packets now.
+pub(crate) fn forwarding() -> Result<String> {
+    let value = fs::read_to_string(FORWARDING).with_context(|| format!("failed to read {FORWARDING}"))?;
+    Ok(value.trim().to_owned())
+}
+
+fn set_forwarding(value: &str) -> Result<()> {
+    fs::write(FORWARDING, value).with_context(|| format!("failed to write {FORWARDING}"))
+}
+
+/// The bridges, and the way out for nodes and pods. Safe to repeat.
+pub(crate) fn ensure_host(addresses: &Addresses, log: &Log) -> Result<()> {
+    for bridge in BRIDGES {
+        if !link_exists(bridge) {
+            log.run(&mut words(&format!("ip link add {bridge} type bridge")))?;
+        }
+        // Nothing on a bridge may be held up while it learns about loops that cannot be there.
+        log.run(&mut words(&format!("ip link set {bridge} type bridge forward_delay 0")))?;
+        log.run(&mut words(&format!("ip link set {bridge} up")))?;
+    }
+    let on_host = [
+        (NODE_BRIDGE, addresses.host_address(), addresses.node_range),
+        (PROVIDER_BRIDGE, addresses.provider_host_address(), addresses.provider_range),
+    ];
+    for (bridge, address, range) in on_host {
+        log.run(&mut words(&format!("ip addr replace {address}/{} dev {bridge}", range.prefix_len())))?;
+    }
+    set_forwarding("1")?;
+    let rules = format!(
+        "table ip {TABLE}\ndelete table ip {TABLE}\ntable ip {TABLE} {{\n  chain postrouting {{\n    \
+         type nat hook postrouting priority srcnat;\n    \
+         ip saddr {{ {}, {}, {} }} oifname != \"osop-*\" masquerade\n  }}\n}}\n",
+        addresses.node_range, addresses.pod_range, addresses.provider_range
+    );
+    let file = log.path().with_extension("nft");
+    fs::write(&file, rules).with_context(|| format!("failed to write {}", file.display()))?;
+    log.run(Command::new("nft").arg("-f").arg(&file))
+}
+
+/// A node's network namespace with its three interfaces. Safe to repeat.
+pub(crate) fn ensure_node(settings: &Settings, node: &Node, log: &Log) -> Result<()> {
+    let namespace = node.network_namespace();
+    if !namespace_exists(&namespace) {
+        log.run(&mut words(&format!("ip netns add {namespace}")))?;
+    }
+    let bridges = [NODE_BRIDGE, TUNNEL_BRIDGE, PROVIDER_BRIDGE];
+    for (interface, bridge) in bridges.into_iter().enumerate() {
+        let link = node.link(interface);
+        if !link_exists(&link) {
+            log.run(&mut words(&format!(
+                "ip link add {link} type veth peer name eth{interface} netns {namespace}"
+            )))?;
+        }
+        log.run(&mut words(&format!("ip link set {link} master {bridge} up")))?;
+        log.run(&mut inside(&namespace, &format!("ip link set eth{interface} up")))?;
+    }
+    let addresses = &settings.addresses;
+    for line in [
+        "ip link set lo up".to_owned(),
+        format!("ip addr replace {}/{} dev eth0", node.address, addresses.node_range.prefix_len()),
+        format!("ip addr replace {}/{} dev eth1", node.tunnel_address, addresses.tunnel_range.prefix_len()),
+        format!("ip route replace default via {}", addresses.host_address()),
+        "sysctl -qw net.ipv4.ip_forward=1".to_owned(),
+    ] {
+        log.run(&mut inside(&namespace, &line))?;
+    }
+    Ok(())
+}
+
+/// Routes to the pods of every node that is on, on the host and between the nodes, and to the Services
+/// through one of them. Safe to repeat; called whenever a node comes or goes.
+pub(crate) fn ensure_routes(settings: &Settings, on: &[Node], log: &Log) -> Result<()> {
+    for node in on {
+        let route = format!("ip route replace {} via {}", node.pod_range, node.address);
+        log.run(&mut words(&route))?;
+        for other in on.iter().filter(|other| other.number != node.number) {
+            log.run(&mut inside(&other.network_namespace(), &route))?;
+        }
+    }
+    if let Some(node) = on.first() {
+        let range = settings.addresses.service_range;
+        log.run(&mut words(&format!("ip route replace {range} via {}", node.address)))?;
+    }
+    Ok(())
+}
+
+/// Takes a node off the network. Its links go with its namespace.
+pub(crate) fn remove_node(node: &Node, log: &Log) -> Result<()> {
+    let namespace = node.network_namespace();
+    for interface in 0..BRIDGES.len() {
+        let link = node.link(interface);
+        if link_exists(&link) {
+            log.run(&mut words(&format!("ip link delete {link}")))?;
+        }
+    }
+    if namespace_exists(&namespace) {
+        log.run(&mut words(&format!("ip netns delete {namespace}")))?;
+    }
+    Ok(())
+}
+
+/// Removes what `ensure_host` made; routes go with the bridges.
+pub(crate) fn remove_host(settings: &Settings, log: &Log) -> Result<()> {
+    for bridge in BRIDGES {
+        if link_exists(bridge) {
+            log.run(&mut words(&format!("ip link delete {bridge}")))?;
+        }
+    }
+    // The first line makes the table when it is not there, so that the second cannot fail for that.
+    let file = log.path().with_extension("nft");
+    fs::write(&file, format!("table ip {TABLE}\ndelete table ip {TABLE}\n"))
+        .with_context(|| format!("failed to write {}", file.display()))?;
+    log.run(Command::new("nft").arg("-f").arg(&file))?;
+    set_forwarding(&settings.forwarding_before)
+}
+
+pub(crate) fn link_exists(name: &str) -> bool {
+    Path::new("/sys/class/net").join(name).exists()
+}
+
+pub(crate) fn namespace_exists(name: &str) -> bool {
+    Path::new("/run/netns").join(name).exists()
+}
+
+/// A command inside a network namespace. `ip netns exec` would also put another /sys in place.
+fn inside(namespace: &str, line: &str) -> Command {
+    words(&format!("nsenter --net=/run/netns/{namespace} {line}"))
+}

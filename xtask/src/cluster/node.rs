@@ -1,0 +1,295 @@
+//! A node as the host sees it: its disk, its files, and the switch that turns it on and off.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use nix::sys::signal::Signal;
+
+use super::settings::{Addresses, MOST_NODES, Node, Settings};
+use super::{addons, cgroup, network, pki};
+use crate::command::Log;
+use crate::directories::Directories;
+use crate::golang::Program;
+use crate::process;
+use crate::store::{self, Key, Part};
+
+/// Debian packages of the file system that all nodes share.
+const PACKAGES: [&str; 14] = [
+    "ca-certificates",
+    "conntrack",
+    "containernetworking-plugins",
+    "ethtool",
+    "iproute2",
+    "iptables",
+    "kmod",
+    "mount",
+    "nftables",
+    "openssl",
+    "procps",
+    "runc",
+    "socat",
+    "util-linux",
+];
+
+/// Directories of a node that containers mount over: an overlay cannot lie on an overlay.
+pub(crate) const REAL_DIRECTORIES: [&str; 3] = ["var/lib/containerd", "var/lib/kubelet", "var/lib/volumes"];
+
+fn file_system_key() -> Key {
+    PACKAGES.iter().fold(Key::default().text("trixie"), |key, package| key.text(package))
+}
+
+fn file_system(directories: &Directories) -> PathBuf {
+    store::place(directories, "node-file-system", file_system_key())
+}
+
+/// Builds the read-only file system that the nodes share.
+pub(crate) fn build_file_system(directories: &Directories, log: &Log) -> Result<Part> {
+    store::ensure(directories, "node-file-system", file_system_key(), |place| {
+        log.run(
+            Command::new("mmdebstrap")
+                .args(["--variant=minbase", "--skip=cleanup/apt"])
+                .arg(format!("--include={}", PACKAGES.join(",")))
+                .arg("trixie")
+                .arg(place),
+        )
+    })
+}
+
+pub(crate) fn is_on(directories: &Directories, node: &Node) -> Result<bool> {
+    Ok(process::find(directories, &node.name)?.is_some())
+}
+
+/// Turns the node on, unless it is. Its disk is as it was when it was last on.
+pub(crate) fn power_on(
+    directories: &Directories,
+    settings: &Settings,
+    node: &Node,
+    log: &Log,
+) -> Result<bool> {
+    network::ensure_node(settings, node, log)?;
+    cgroup::ensure_node(node)?;
+    let files = files(directories, settings, node)?;
+    let key = files
+        .iter()
+        .fold(Key::default(), |key, (path, text)| key.text(&path.display().to_string()).text(text));
+    let place = node.directory(directories);
+    for directory in ["upper", "work", "root", "log"].into_iter().chain(REAL_DIRECTORIES) {
+        fs::create_dir_all(place.join(directory))
+            .with_context(|| format!("failed to create a directory of {}", node.name))?;
+    }
+    // Not the path: a rebuild may have put another program there since this one started.
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg("node-init")
+        .arg("--name")
+        .arg(&node.name)
+        .arg("--network-namespace")
+        .arg(node.network_namespace())
+        .arg("--directory")
+        .arg(&place)
+        .arg("--file-system")
+        .arg(file_system(directories))
+        .arg("--kubernetes")
+        .arg(Program::Kubernetes.place(directories)?)
+        .arg("--containerd")
+        .arg(Program::Containerd.place(directories)?);
+    let running = process::find(directories, &node.name)?;
+    let started = running.as_ref().map(|process| process.key.clone());
+    if started.as_deref() == Some(process::key(&command, key.clone()).as_str()) {
+        return Ok(false);
+    }
+    if started.is_some() {
+        power_off(directories, node, log)?;
+        network::ensure_node(settings, node, log)?;
+        cgroup::ensure_node(node)?;
+    }
+    write_files(&place.join("files"), &files)?;
+    process::ensure(directories, &node.name, &place.join("log/init.log"), &mut command, key)
+}
+
+/// Turns the node off as a cut cable does: nothing on it gets a chance to say goodbye.
+pub(crate) fn power_off(directories: &Directories, node: &Node, log: &Log) -> Result<()> {
+    process::stop(directories, &node.name, Signal::SIGKILL)?;
+    network::remove_node(node, log)?;
+    cgroup::remove(Some(node))
+}
+
+fn write_files(place: &Path, files: &[(PathBuf, String)]) -> Result<()> {
+    store::remove(place)?;
+    for (path, text) in files {
+        let path = place.join(path);
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))?;
+    }
+    // Where the node mounts something, there must be a directory to mount it on.
+    for directory in REAL_DIRECTORIES.into_iter().chain(["opt/kubernetes", "opt/containerd", "var/log/node"])
+    {
+        fs::create_dir_all(place.join(directory))?;
+    }
+    Ok(())
+}
+
+/// Every file that differs from node to node, by its path on the node.
+fn files(directories: &Directories, settings: &Settings, node: &Node) -> Result<Vec<(PathBuf, String)>> {
+    let addresses = &settings.addresses;
+    let pki = pki::directory(directories);
+    let on_node = Path::new("/etc/kubernetes/pki");
+    let mut files = vec![
+        ("etc/hostname".into(), format!("{}\n", node.name)),
+        ("etc/hosts".into(), hosts(addresses)),
+        ("etc/resolv.conf".into(), resolver()),
+        ("etc/containerd/config.toml".into(), containerd_configuration(directories, addresses)?),
+        (
+            format!("etc/containerd/certs.d/{}/hosts.toml", addresses.registry()).into(),
+            format!("server = \"http://{}\"\n", addresses.registry()),
+        ),
+        ("etc/cni/net.d/10-pods.conflist".into(), pod_network(node)),
+        ("etc/kubernetes/kubelet.yaml".into(), kubelet_configuration(addresses, node)),
+        ("etc/kubernetes/proxy.yaml".into(), proxy_configuration(addresses, node)),
+        ("etc/kubernetes/kubelet.kubeconfig".into(), pki::kubeconfig(addresses, on_node, &node.name)),
+        ("etc/kubernetes/proxy.kubeconfig".into(), pki::kubeconfig(addresses, on_node, "proxy")),
+        ("etc/kubernetes/node-address".into(), format!("{}\n", node.address)),
+    ];
+    for file in ["ca.crt".to_owned(), "proxy.crt".to_owned(), "proxy.key".to_owned()]
+        .into_iter()
+        .chain([format!("{}.crt", node.name), format!("{}.key", node.name)])
+    {
+        let source = pki.join(&file);
+        let text =
+            fs::read_to_string(&source).with_context(|| format!("failed to read {}", source.display()))?;
+        files.push((Path::new("etc/kubernetes/pki").join(file), text));
+    }
+    Ok(files)
+}
+
+/// All nodes that there can be, so that a node that joins later changes no file of the others.
+fn hosts(addresses: &Addresses) -> String {
+    let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
+    for number in 1..=MOST_NODES {
+        let node = Node::numbered(addresses, number);
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{} {}", node.address, node.name);
+    }
+    text
+}
+
+/// The host's name servers. One on the loopback address is a local cache that no node can reach;
+/// systemd keeps the real ones in a file of their own.
+pub(crate) fn resolver() -> String {
+    for path in ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"] {
+        let Ok(text) = fs::read_to_string(path) else { continue };
+        let usable = usable_name_servers(&text);
+        if !usable.is_empty() {
+            return usable;
+        }
+    }
+    // A machine without a name server still has a cluster with its own names.
+    String::new()
+}
+
+fn usable_name_servers(text: &str) -> String {
+    let usable = |line: &&str| {
+        line.strip_prefix("nameserver ")
+            .is_some_and(|server| !server.trim().starts_with("127.") && server.trim() != "::1")
+    };
+    text.lines().filter(usable).fold(String::new(), |all, line| all + line + "\n")
+}
+
+fn containerd_configuration(directories: &Directories, addresses: &Addresses) -> Result<String> {
+    let registry = addresses.registry();
+    let pause = addons::image(directories, &registry, Program::Pause)?;
+    Ok(format!(
+        r#"version = 3
+[plugins.'io.containerd.cri.v1.images']
+  snapshotter = 'overlayfs'
+  [plugins.'io.containerd.cri.v1.images'.pinned_images]
+    sandbox = '{pause}'
+  [plugins.'io.containerd.cri.v1.images'.registry]
+    config_path = '/etc/containerd/certs.d'
+[plugins.'io.containerd.cri.v1.runtime']
+  # Where raising a process above its parent's score is not permitted, every sandbox would fail to start.
+  restrict_oom_score_adj = true
+  [plugins.'io.containerd.cri.v1.runtime'.cni]
+    bin_dirs = ['/usr/lib/cni']
+    conf_dir = '/etc/cni/net.d'
+  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+    runtime_type = 'io.containerd.runc.v2'
+    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+      SystemdCgroup = false
+"#
+    ))
+}
+
+fn pod_network(node: &Node) -> String {
+    format!(
+        r#"{{"cniVersion": "1.0.0", "name": "pods", "plugins": [
+  {{"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
+    "ipam": {{"type": "host-local", "ranges": [[{{"subnet": "{}"}}]], "routes": [{{"dst": "0.0.0.0/0"}}]}}}},
+  {{"type": "portmap", "capabilities": {{"portMappings": true}}}}]}}
+"#,
+        node.pod_range
+    )
+}
+
+fn kubelet_configuration(addresses: &Addresses, node: &Node) -> String {
+    format!(
+        "apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication: {{anonymous: {{enabled: false}}, webhook: {{enabled: true}}, x509: {{clientCAFile: /etc/kubernetes/pki/ca.crt}}}}
+authorization: {{mode: Webhook}}
+cgroupDriver: cgroupfs
+cgroupRoot: {group}
+clusterDNS: [{dns}]
+clusterDomain: cluster.local
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+enforceNodeAllocatable: []
+evictionHard: {{memory.available: 200Mi, nodefs.available: \"1%\", imagefs.available: \"1%\"}}
+failCgroupV1: false
+failSwapOn: false
+imageGCHighThresholdPercent: 100
+maxOpenFiles: 20000
+maxPods: 250
+oomScoreAdj: 0
+serializeImagePulls: false
+syncFrequency: 10s
+tlsCertFile: /etc/kubernetes/pki/{name}.crt
+tlsPrivateKeyFile: /etc/kubernetes/pki/{name}.key
+",
+        group = cgroup::node_group(node),
+        dns = addresses.dns_service(),
+        name = node.name,
+    )
+}
+
+fn proxy_configuration(addresses: &Addresses, node: &Node) -> String {
+    format!(
+        "apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+clientConnection: {{kubeconfig: /etc/kubernetes/proxy.kubeconfig}}
+clusterCIDR: {pods}
+# Zero leaves the host's own limits alone: they are not a node's to change.
+conntrack: {{maxPerCore: 0, min: 0}}
+hostnameOverride: {name}
+mode: nftables
+oomScoreAdj: 0
+",
+        pods = addresses.pod_range,
+        name = node.name,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_servers_that_no_node_reaches_are_left_out() {
+        let text = "search x\nnameserver 127.0.0.53\nnameserver 192.0.2.53\nnameserver ::1\n";
+        assert_eq!(usable_name_servers(text), "nameserver 192.0.2.53\n");
+    }
+}

@@ -1,0 +1,148 @@
+//! The cluster's certificate authority, its certificates and the kubeconfig files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+
+use super::settings::{Addresses, MOST_NODES, Node};
+use crate::directories::Directories;
+
+/// A user of the API: file name, common name and organization.
+const USERS: [(&str, &str, &str); 5] = [
+    ("admin", "admin", "system:masters"),
+    ("apiserver-kubelet-client", "apiserver-kubelet-client", "system:masters"),
+    ("controller-manager", "system:kube-controller-manager", ""),
+    ("scheduler", "system:kube-scheduler", ""),
+    ("proxy", "system:kube-proxy", ""),
+];
+
+pub(crate) fn directory(directories: &Directories) -> PathBuf {
+    directories.cluster().join("pki")
+}
+
+pub(crate) fn admin_kubeconfig(directories: &Directories) -> PathBuf {
+    directories.cluster().join("kubeconfig")
+}
+
+/// Makes all keys and certificates at once, for as many nodes as there can be, so that a node that joins
+/// later changes nothing. They appear together or not at all.
+pub(crate) fn ensure(directories: &Directories, addresses: &Addresses) -> Result<()> {
+    let place = directory(directories);
+    if !place.exists() {
+        let unfinished = place.with_extension("unfinished");
+        crate::store::remove(&unfinished)?;
+        fs::create_dir_all(&unfinished)
+            .with_context(|| format!("failed to create {}", unfinished.display()))?;
+        generate(&unfinished, addresses)?;
+        fs::rename(&unfinished, &place)
+            .with_context(|| format!("failed to move {} into place", place.display()))?;
+    }
+    for (user, _, _) in USERS {
+        let text = kubeconfig(addresses, &place, user);
+        let path = place.join(format!("{user}.kubeconfig"));
+        fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))?;
+    }
+    fs::copy(place.join("admin.kubeconfig"), admin_kubeconfig(directories))
+        .context("failed to write the kubeconfig")?;
+    Ok(())
+}
+
+/// A kubeconfig whose certificates are files in `pki`, as the process that reads it sees them.
+pub(crate) fn kubeconfig(addresses: &Addresses, pki: &Path, user: &str) -> String {
+    let pki = pki.display();
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: openstack-operator\n\
+         contexts:\n- name: openstack-operator\n  context: {{cluster: local, user: {user}}}\n\
+         clusters:\n- name: local\n  cluster:\n    server: {}\n    certificate-authority: {pki}/ca.crt\n\
+         users:\n- name: {user}\n  user:\n    client-certificate: {pki}/{user}.crt\n    \
+         client-key: {pki}/{user}.key\n",
+        addresses.api_server()
+    )
+}
+
+fn generate(place: &Path, addresses: &Addresses) -> Result<()> {
+    let authority = authority(place)?;
+    let host = addresses.host_address().to_string();
+    let names = [
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+        "localhost",
+        "127.0.0.1",
+        &host,
+        &addresses.kubernetes_service().to_string(),
+    ];
+    leaf(place, &authority, "apiserver", "kube-apiserver", "", &names)?;
+    leaf(place, &authority, "etcd", "etcd", "", &["localhost", "127.0.0.1"])?;
+    let domain = &addresses.domain;
+    leaf(place, &authority, "gateway", domain, "", &[domain, &format!("*.{domain}")])?;
+    for (file, name, organization) in USERS {
+        leaf(place, &authority, file, name, organization, &[])?;
+    }
+    for number in 1..=MOST_NODES {
+        let node = Node::numbered(addresses, number);
+        let name = format!("system:node:{}", node.name);
+        let address = node.address.to_string();
+        leaf(place, &authority, &node.name, &name, "system:nodes", &[&node.name, &address])?;
+    }
+    // Signs the tokens of service accounts; it has no certificate.
+    let key = KeyPair::generate()?;
+    write(&place.join("service-account.pub"), &key.public_key_pem())?;
+    write(&place.join("service-account.key"), &key.serialize_pem())
+}
+
+fn authority(place: &Path) -> Result<Issuer<'static, KeyPair>> {
+    let key = KeyPair::generate()?;
+    let mut parameters = CertificateParams::default();
+    parameters.distinguished_name.push(DnType::CommonName, "openstack-operator local cluster");
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    parameters.key_usages =
+        vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    let certificate = parameters.self_signed(&key)?;
+    write(&place.join("ca.crt"), &certificate.pem())?;
+    write(&place.join("ca.key"), &key.serialize_pem())?;
+    Ok(Issuer::new(parameters, key))
+}
+
+fn leaf(
+    place: &Path,
+    authority: &Issuer<'_, KeyPair>,
+    file: &str,
+    name: &str,
+    organization: &str,
+    alternatives: &[&str],
+) -> Result<()> {
+    let key = KeyPair::generate()?;
+    let alternatives: Vec<String> = alternatives.iter().map(|&name| name.to_owned()).collect();
+    let mut parameters = CertificateParams::new(alternatives)?;
+    parameters.distinguished_name = rcgen::DistinguishedName::new();
+    parameters.distinguished_name.push(DnType::CommonName, name);
+    if !organization.is_empty() {
+        parameters.distinguished_name.push(DnType::OrganizationName, organization);
+    }
+    parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+    parameters.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    let certificate = parameters.signed_by(&key, authority)?;
+    write(&place.join(format!("{file}.crt")), &certificate.pem())?;
+    write(&place.join(format!("{file}.key")), &key.serialize_pem())
+}
+
+/// Keys are for their owner alone; certificates lose nothing by it.
+fn write(path: &Path, text: &str) -> Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| format!("failed to write {}", path.display()))
+}

@@ -1,0 +1,78 @@
+//! What `cluster status` shows.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+
+use anyhow::Result;
+
+use super::settings::Settings;
+use super::{control, node};
+use crate::command::output;
+use crate::directories::Directories;
+use crate::process;
+use crate::progress::{print, say, size};
+
+pub(crate) fn show(directories: &Directories) -> Result<()> {
+    let Some(settings) = Settings::load(directories)? else {
+        say("there is no cluster: make one with cargo xtask cluster up");
+        return Ok(());
+    };
+    let mut text = String::new();
+    let memory = memory_by_part(directories)?;
+    let used = |part: &str| memory.get(part).map_or_else(|| "off".to_owned(), |&bytes| size(bytes));
+    for node in settings.node_list() {
+        let power = if node::is_on(directories, &node)? { "on" } else { "off" };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{:<20} {:<4} {:<14} {}", node.name, power, node.address, used(&node.name));
+    }
+    for part in control::PROCESSES.into_iter().chain([crate::registry::PULL]) {
+        let _ = writeln!(text, "{:<20} {}", part, used(part));
+    }
+    let _ = writeln!(text, "{:<20} {}", "in all", size(memory.values().sum()));
+    print(text.trim_end());
+    match control::kubectl(directories)
+        .and_then(|mut kubectl| output(kubectl.args(["--request-timeout=5s", "get", "nodes", "-o", "wide"])))
+    {
+        Ok(nodes) => print(&format!("\n{}", nodes.trim_end())),
+        Err(error) => say(&format!("\nthe API server does not answer: {error}")),
+    }
+    Ok(())
+}
+
+/// Memory by part of the cluster: a node's is that of every process in its pid namespace.
+fn memory_by_part(directories: &Directories) -> Result<BTreeMap<String, u64>> {
+    let mut parts = BTreeMap::new();
+    let mut namespaces = BTreeMap::new();
+    let own = fs::read_link("/proc/self/ns/pid")?;
+    for found in process::list(directories)? {
+        // It may have ended since it was listed.
+        let Ok(namespace) = fs::read_link(format!("/proc/{}/ns/pid", found.pid)) else { continue };
+        if namespace == own {
+            *parts.entry(found.name).or_default() += process::memory(found.pid);
+        } else {
+            namespaces.insert(namespace, found.name);
+        }
+    }
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Ok(namespace) = fs::read_link(format!("/proc/{pid}/ns/pid")) else { continue };
+        // Containers are in pid namespaces of their own, below the node's.
+        let name = namespaces.get(&namespace).or_else(|| ancestor(pid, &namespaces));
+        if let Some(name) = name {
+            *parts.entry(name.clone()).or_default() += process::memory(pid);
+        }
+    }
+    Ok(parts)
+}
+
+/// The node whose namespace an ancestor of the process is in.
+fn ancestor<'a>(pid: i32, namespaces: &'a BTreeMap<std::path::PathBuf, String>) -> Option<&'a String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let parent: i32 = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())?;
+    if parent == 0 {
+        return None;
+    }
+    let namespace = fs::read_link(format!("/proc/{parent}/ns/pid")).ok()?;
+    namespaces.get(&namespace).or_else(|| ancestor(parent, namespaces))
+}

@@ -1,0 +1,180 @@
+//! Running other programs: their output goes to a log file, and a failure shows the lines that matter.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::directories::Directories;
+use crate::process::Mark;
+
+/// Commands under way, by process.
+static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+fn running() -> MutexGuard<'static, BTreeSet<u32>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Asks every command under way to stop, as an interrupt at the terminal would.
+pub(crate) fn interrupt_all() {
+    for &process in running().iter() {
+        if let Ok(process) = i32::try_from(process) {
+            // One that has just ended needs no asking.
+            let _ = kill(Pid::from_raw(process), Signal::SIGINT);
+        }
+    }
+}
+
+/// How many lines of a log a failure prints.
+const LINES_THAT_MATTER: usize = 12;
+
+/// The log file of one step, and the mark that the step's commands carry.
+#[derive(Debug, Clone)]
+pub(crate) struct Log {
+    path: PathBuf,
+    mark: Mark,
+}
+
+impl Log {
+    /// Starts an empty log for a step.
+    pub(crate) fn create(directories: &Directories, step: &str) -> Result<Self> {
+        let directory = directories.logs();
+        std::fs::create_dir_all(&directory)
+            .with_context(|| format!("failed to create {}", directory.display()))?;
+        let path = directory.join(format!("{}.log", step.replace([' ', '/', ':'], "-")));
+        File::create(&path).with_context(|| format!("failed to create {}", path.display()))?;
+        Ok(Self { path, mark: Mark::step(directories) })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn append(&self) -> Result<File> {
+        OpenOptions::new()
+            .append(true)
+            .open(&self.path)
+            .with_context(|| format!("failed to open {}", self.path.display()))
+    }
+
+    /// Runs a command to its end with its output in this log.
+    pub(crate) fn run(&self, command: &mut Command) -> Result<()> {
+        let shown = show(command);
+        let mut file = self.append()?;
+        writeln!(file, "+ {shown}").with_context(|| format!("failed to write {}", self.path.display()))?;
+        let from = file.stream_position().unwrap_or(0);
+        let mut child = self
+            .mark
+            .put(command)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()
+            .with_context(|| format!("failed to start {shown}"))?;
+        running().insert(child.id());
+        let status = child.wait();
+        running().remove(&child.id());
+        let status = status.with_context(|| format!("failed to wait for {shown}"))?;
+        if !status.success() {
+            bail!("{shown}: {status}\n{}\nfull log: {}", self.tail(from), self.path.display());
+        }
+        Ok(())
+    }
+
+    fn tail(&self, from: u64) -> String {
+        let mut text = String::new();
+        let read = File::open(&self.path).and_then(|mut file| {
+            file.seek(SeekFrom::Start(from))?;
+            file.read_to_string(&mut text)
+        });
+        match read {
+            Ok(_) => lines_that_matter(&text),
+            Err(error) => format!("(the log cannot be read: {error})"),
+        }
+    }
+}
+
+/// The last lines of a log, without those that only report progress.
+pub(crate) fn lines_that_matter(text: &str) -> String {
+    let lines: Vec<&str> =
+        text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("go: downloading")).collect();
+    let start = lines.len().saturating_sub(LINES_THAT_MATTER);
+    lines[start..].iter().map(|line| format!("  | {line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// Runs a command and returns what it wrote to standard output.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let shown = show(command);
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("failed to start {shown}"))?;
+    if !output.status.success() {
+        let error = String::from_utf8_lossy(&output.stderr);
+        bail!("{shown}: {}\n{}", output.status, lines_that_matter(&error));
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{shown} printed something that is not text"))
+}
+
+/// Waits for a condition; gives up with its name when it does not come true in time.
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) -> Result<()> {
+    // Enough for a start on a machine that is busy with builds.
+    let patience = Duration::from_secs(180);
+    let started = Instant::now();
+    while !condition() {
+        if started.elapsed() > patience {
+            bail!("waited {} s until {what}, in vain", patience.as_secs());
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+/// Runs a command whose arguments are given by white space: for tools whose words hold none.
+pub(crate) fn words(line: &str) -> Command {
+    let mut words = line.split_ascii_whitespace();
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words);
+    command
+}
+
+pub(crate) fn show(command: &Command) -> String {
+    std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(OsStr::to_string_lossy)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_shows_the_last_lines_without_progress() {
+        let text = "go: downloading a\nfirst\n\nsecond\ngo: downloading b\n";
+        assert_eq!(lines_that_matter(text), "  | first\n  | second");
+    }
+
+    #[test]
+    fn a_failing_command_names_its_log() -> Result<()> {
+        let directory = std::env::temp_dir().join(format!("xtask-command-{}", std::process::id()));
+        let log = Log::create(&Directories::find(Some(directory.clone()))?, "a step")?;
+        let failure = log.run(Command::new("sh").args(["-c", "echo the cause >&2; exit 3"]));
+        std::fs::remove_dir_all(&directory)?;
+        let text = failure.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(text.contains("the cause") && text.contains("a-step.log"), "{text}");
+        Ok(())
+    }
+
+    #[test]
+    fn words_are_split() {
+        assert_eq!(show(&words("ip link add a")), "ip link add a");
+    }
+}

@@ -1,0 +1,168 @@
+//! Programs built from Go modules that are pinned under `xtask/go`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context as _, Result};
+
+use crate::command::{Log, output};
+use crate::directories::Directories;
+use crate::store::{self, Key, Part};
+
+/// One pinned module and the program, or programs, that it gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// API server, controller manager, scheduler, kubelet, proxy and kubectl in one.
+    Kubernetes,
+    Etcd,
+    /// With its shim and command line.
+    Containerd,
+    Registry,
+    Pause,
+    Coredns,
+    LocalPathProvisioner,
+    Traefik,
+}
+
+#[cfg(test)]
+const ALL: [Program; 8] = [
+    Program::Kubernetes,
+    Program::Registry,
+    Program::Pause,
+    Program::Etcd,
+    Program::Containerd,
+    Program::Coredns,
+    Program::LocalPathProvisioner,
+    Program::Traefik,
+];
+
+impl Program {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Kubernetes => "kubernetes",
+            Self::Etcd => "etcd",
+            Self::Containerd => "containerd",
+            Self::Registry => "registry",
+            Self::Pause => "pause",
+            Self::Coredns => "coredns",
+            Self::LocalPathProvisioner => "local-path-provisioner",
+            Self::Traefik => "traefik",
+        }
+    }
+
+    /// The step that builds it.
+    pub(crate) fn step(self) -> String {
+        format!("build {}", self.name())
+    }
+
+    /// Modules that have their program inside are named as tools in go.mod; the others have a main of ours.
+    fn target(self) -> &'static str {
+        match self {
+            Self::Containerd | Self::LocalPathProvisioner | Self::Traefik => "tool",
+            _ => ".",
+        }
+    }
+
+    fn module(self, directories: &Directories) -> PathBuf {
+        directories.checkout.join("xtask/go").join(self.name())
+    }
+
+    /// Kubernetes reports its version only when the linker is told; the pin in go.mod says which.
+    fn linker_flags(self, module: &Path) -> Result<String> {
+        let mut flags = "-s -w".to_owned();
+        if self == Self::Kubernetes {
+            let version = pinned_version(module, "k8s.io/kubernetes")?;
+            flags.push_str(" -X k8s.io/component-base/version.gitVersion=");
+            flags.push_str(&version);
+        }
+        Ok(flags)
+    }
+
+    fn key(self, directories: &Directories) -> Result<Key> {
+        Key::default().text(go_version()?).text("-trimpath").path(&self.module(directories))
+    }
+
+    /// Digits that change when the program does.
+    pub(crate) fn version(self, directories: &Directories) -> Result<String> {
+        Ok(self.key(directories)?.digits())
+    }
+
+    /// The directory that holds the built program.
+    pub(crate) fn place(self, directories: &Directories) -> Result<PathBuf> {
+        Ok(store::place(directories, self.name(), self.key(directories)?))
+    }
+
+    pub(crate) fn build(self, directories: &Directories, log: &Log) -> Result<Part> {
+        let module = self.module(directories);
+        store::ensure(directories, self.name(), self.key(directories)?, |place| {
+            log.run(
+                Command::new("go")
+                    .args(["build", "-trimpath", "-buildvcs=false", "-ldflags"])
+                    .arg(self.linker_flags(&module)?)
+                    .arg("-o")
+                    .arg(place)
+                    .arg(self.target())
+                    .env("CGO_ENABLED", "0")
+                    .current_dir(&module),
+            )
+        })
+    }
+}
+
+/// The version of Go, asked for once: every program's key depends on it.
+fn go_version() -> Result<&'static str> {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    if let Some(version) = VERSION.get() {
+        return Ok(version);
+    }
+    let version = output(Command::new("go").args(["env", "GOVERSION"]))?;
+    Ok(VERSION.get_or_init(|| version.trim().to_owned()))
+}
+
+/// The Gateway API's own CRDs, as one file of the version that go.mod pins.
+pub(crate) fn gateway_api_manifests(directories: &Directories, log: &Log) -> Result<Part> {
+    const MODULE: &str = "sigs.k8s.io/gateway-api";
+    let module = directories.checkout.join("xtask/go/gateway-api");
+    store::ensure(directories, "gateway-api", Key::default().path(&module)?, |place| {
+        log.run(Command::new("go").args(["mod", "download", MODULE]).current_dir(&module))?;
+        let source =
+            output(Command::new("go").args(["list", "-m", "-f", "{{.Dir}}", MODULE]).current_dir(&module))?;
+        let source = Path::new(source.trim()).join("config/crd/standard");
+        let mut files: Vec<PathBuf> = fs::read_dir(&source)
+            .with_context(|| format!("failed to list {}", source.display()))?
+            .map(|entry| Ok(entry?.path()))
+            .collect::<Result<_>>()?;
+        files.sort();
+        let manifests: Vec<String> = files.iter().map(fs::read_to_string).collect::<Result<_, _>>()?;
+        Ok(fs::write(place.join("manifests.yaml"), manifests.join("\n---\n"))?)
+    })
+}
+
+fn pinned_version(module: &Path, dependency: &str) -> Result<String> {
+    let text = fs::read_to_string(module.join("go.mod"))
+        .with_context(|| format!("failed to read go.mod in {}", module.display()))?;
+    text.lines()
+        .filter_map(|line| line.trim().trim_start_matches("require ").strip_prefix(dependency))
+        .find_map(|rest| rest.split_whitespace().next().filter(|word| word.starts_with('v')))
+        .map(ToOwned::to_owned)
+        .with_context(|| format!("go.mod in {} does not pin {dependency}", module.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_program_has_a_pinned_module() -> Result<()> {
+        let directories = Directories::find(Some(std::env::temp_dir().join("xtask-golang-test")))?;
+        for program in ALL {
+            assert!(program.module(&directories).join("go.mod").exists(), "{}", program.name());
+        }
+        let kubernetes = Program::Kubernetes;
+        let flags = kubernetes.linker_flags(&kubernetes.module(&directories))?;
+        assert!(flags.contains("gitVersion=v1.36."), "{flags}");
+        Ok(())
+    }
+}

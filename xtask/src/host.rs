@@ -1,0 +1,55 @@
+//! Programs of the host that the tool calls, and the Debian packages that bring them.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::command::Log;
+
+/// A program and the package that holds it.
+const TOOLS: [(&str, &str); 6] = [
+    ("buildah", "buildah"),
+    ("ip", "iproute2"),
+    ("mmdebstrap", "mmdebstrap"),
+    ("nft", "nftables"),
+    ("nsenter", "util-linux"),
+    ("tar", "tar"),
+];
+
+/// Packages without a program of their own: build tools of containers need both.
+const LIBRARIES: [(&str, &str); 2] = [
+    ("/usr/share/keyrings/debian-archive-keyring.gpg", "debian-archive-keyring"),
+    ("/etc/ssl/certs/ca-certificates.crt", "ca-certificates"),
+];
+
+/// Installs what is missing; says which packages to install where there is no apt.
+pub(crate) fn ensure_tools(log: &Log) -> Result<String> {
+    let missing = missing_packages();
+    if missing.is_empty() {
+        return Ok("present".to_owned());
+    }
+    if find("apt-get").is_none() {
+        bail!("these programs are missing and there is no apt-get to install them: {}", missing.join(", "));
+    }
+    let apt = || {
+        let mut command = Command::new("apt-get");
+        command.args(["-qq", "-o", "DPkg::Lock::Timeout=300"]).env("DEBIAN_FRONTEND", "noninteractive");
+        command
+    };
+    log.run(apt().arg("update"))?;
+    log.run(apt().args(["install", "--yes", "--no-install-recommends"]).args(&missing))?;
+    Ok(format!("installed {}", missing.join(" ")))
+}
+
+fn missing_packages() -> Vec<&'static str> {
+    let tools = TOOLS.iter().filter(|(program, _)| find(program).is_none());
+    let libraries = LIBRARIES.iter().filter(|(file, _)| !Path::new(file).exists());
+    tools.chain(libraries).map(|&(_, package)| package).collect()
+}
+
+/// The path of a program, or nothing.
+pub(crate) fn find(program: &str) -> Option<std::path::PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|directory| directory.join(program)).find(|file| file.is_file())
+}

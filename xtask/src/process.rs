@@ -1,0 +1,237 @@
+//! Processes that the tool started, known by a mark in their environment.
+//!
+//! A mark cannot be lost as a pid file can: it is there from the first instant of the process, whatever
+//! happens to the tool, and nothing that the tool did not start has it.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::directories::Directories;
+use crate::store::Key;
+
+const MARK_CLUSTER: &str = "OPENSTACK_OPERATOR_CLUSTER";
+const MARK_PROCESS: &str = "OPENSTACK_OPERATOR_PROCESS";
+const MARK_KEY: &str = "OPENSTACK_OPERATOR_KEY";
+
+/// The name of every command that a step runs to its end.
+const STEP: &str = "step";
+
+/// What tells our processes from all others.
+#[derive(Debug, Clone)]
+pub(crate) struct Mark {
+    cluster: PathBuf,
+    name: String,
+    key: String,
+}
+
+impl Mark {
+    /// The mark of a command that a step runs to its end.
+    pub(crate) fn step(directories: &Directories) -> Self {
+        Self { cluster: directories.cluster(), name: STEP.to_owned(), key: String::new() }
+    }
+
+    pub(crate) fn put<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.env(MARK_CLUSTER, &self.cluster).env(MARK_PROCESS, &self.name).env(MARK_KEY, &self.key)
+    }
+}
+
+/// Ends the commands of an earlier run that was killed: they would go on writing where this one writes.
+/// The caller holds the lock, so no run is alive that they could belong to.
+pub(crate) fn end_leftovers(directories: &Directories) -> Result<()> {
+    stop(directories, STEP, Signal::SIGTERM)
+}
+
+/// A process of ours that is alive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    pub(crate) name: String,
+    /// What it was started from; another key means that it must be started anew.
+    pub(crate) key: String,
+}
+
+/// All processes of the cluster in this directory. One that has ended but is not yet waited for shows no
+/// environment, so it is not among them.
+pub(crate) fn list(directories: &Directories) -> Result<Vec<Process>> {
+    let cluster = directories.cluster().into_os_string();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").context("failed to list /proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // A process may end between the listing and the reading: then it is not ours to list.
+        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { continue };
+        if let Some((name, key)) = read_mark(&environment, &cluster) {
+            found.push(Process { pid, name, key });
+        }
+    }
+    Ok(found)
+}
+
+pub(crate) fn find(directories: &Directories, name: &str) -> Result<Option<Process>> {
+    Ok(list(directories)?.into_iter().find(|process| process.name == name))
+}
+
+fn read_mark(environment: &[u8], cluster: &OsString) -> Option<(String, String)> {
+    let value = |name: &str| {
+        environment
+            .split(|&byte| byte == 0)
+            .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+    };
+    if value(MARK_CLUSTER)? != cluster.as_encoded_bytes() {
+        return None;
+    }
+    let text = |name| String::from_utf8(value(name)?.to_vec()).ok();
+    Some((text(MARK_PROCESS)?, text(MARK_KEY)?))
+}
+
+/// What a process is started from: its command and the content of the files that it reads.
+pub(crate) fn key(command: &Command, inputs: Key) -> String {
+    inputs.text(&crate::command::show(command)).digits()
+}
+
+/// Starts the process unless it runs already with the same command; one with another command is replaced.
+/// Returns whether it had to be started.
+pub(crate) fn ensure(
+    directories: &Directories,
+    name: &str,
+    log: &Path,
+    command: &mut Command,
+    inputs: Key,
+) -> Result<bool> {
+    let key = key(command, inputs);
+    if let Some(process) = find(directories, name)? {
+        if process.key == key {
+            return Ok(false);
+        }
+        stop(directories, name, Signal::SIGTERM)?;
+    }
+    start(directories, name, &key, log, command)?;
+    Ok(true)
+}
+
+fn start(directories: &Directories, name: &str, key: &str, log: &Path, command: &mut Command) -> Result<()> {
+    let output = open_log(log)?;
+    let mark = Mark { cluster: directories.cluster(), name: name.to_owned(), key: key.to_owned() };
+    mark.put(command)
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        // A group of its own: an interrupt at the terminal ends the tool, not the cluster.
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("failed to start {name}"))?;
+    Ok(())
+}
+
+fn open_log(path: &Path) -> Result<File> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory).with_context(|| format!("failed to create {}", directory.display()))?;
+    }
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .with_context(|| format!("failed to open {}", path.display()))
+}
+
+/// Ends every process of that name and waits until it is gone; kills it when it does not go in time.
+pub(crate) fn stop(directories: &Directories, name: &str, signal: Signal) -> Result<()> {
+    let processes = list(directories)?.into_iter().filter(|process| process.name == name);
+    let pids: Vec<i32> = processes.map(|process| process.pid).collect();
+    send(&pids, signal)?;
+    if wait_for_end(&pids) {
+        return Ok(());
+    }
+    send(&pids, Signal::SIGKILL)?;
+    if wait_for_end(&pids) {
+        return Ok(());
+    }
+    bail!("{name} (process {pids:?}) does not end even when killed")
+}
+
+fn send(pids: &[i32], signal: Signal) -> Result<()> {
+    for &pid in pids {
+        match kill(Pid::from_raw(pid), signal) {
+            // It may have ended by itself since it was listed.
+            Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
+            Err(error) => return Err(error).with_context(|| format!("failed to end process {pid}")),
+        }
+    }
+    Ok(())
+}
+
+/// Whether all processes have ended in time. The first process of a node has ended only when everything on
+/// the node has, although its mark is gone earlier: so the pids count here, not the marks.
+fn wait_for_end(pids: &[i32]) -> bool {
+    let started = Instant::now();
+    while pids.iter().any(|&pid| is_alive(pid)) {
+        if started.elapsed() > Duration::from_secs(20) {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    true
+}
+
+/// A process that only waits to be taken leave of has ended.
+fn is_alive(pid: i32) -> bool {
+    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    // The name, in parentheses, may itself hold spaces and parentheses.
+    let state = text.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    !matches!(state, Some('Z' | 'X') | None)
+}
+
+/// Memory that a process holds, in bytes, with its share of pages that it has in common with others.
+pub(crate) fn memory(pid: i32) -> u64 {
+    // Gone in the meantime: it holds nothing.
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let kibibytes: u64 = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Pss:")?.split_whitespace().next()?.parse().ok())
+        .unwrap_or_default();
+    kibibytes * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_mark_of_this_cluster_counts() {
+        let cluster = OsString::from("/c");
+        let environment = |text: &str| text.replace(' ', "\0").into_bytes();
+        let ours = environment(
+            "PATH=/bin OPENSTACK_OPERATOR_CLUSTER=/c OPENSTACK_OPERATOR_PROCESS=etcd OPENSTACK_OPERATOR_KEY=1",
+        );
+        assert_eq!(read_mark(&ours, &cluster), Some(("etcd".to_owned(), "1".to_owned())));
+        let other = environment("OPENSTACK_OPERATOR_CLUSTER=/c/d OPENSTACK_OPERATOR_PROCESS=etcd");
+        assert_eq!(read_mark(&other, &cluster), None);
+        assert_eq!(read_mark(b"PATH=/bin", &cluster), None);
+    }
+
+    #[test]
+    fn a_process_is_started_once_replaced_and_ended() -> Result<()> {
+        let cache = std::env::temp_dir().join(format!("xtask-process-{}", std::process::id()));
+        let directories = Directories::find(Some(cache.clone()))?;
+        let log = cache.join("sleeper.log");
+        let mut ensure = |seconds: &str| {
+            super::ensure(&directories, "sleeper", &log, Command::new("sleep").arg(seconds), Key::default())
+        };
+        assert!(ensure("300")?);
+        assert!(!ensure("300")?);
+        assert!(ensure("301")?);
+        assert_eq!(list(&directories)?.len(), 1);
+        stop(&directories, "sleeper", Signal::SIGTERM)?;
+        assert!(list(&directories)?.is_empty());
+        fs::remove_dir_all(cache)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,316 @@
+//! Every layer of tests, cheapest first, and the line that counts them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+
+use crate::cluster::{self, settings::Settings};
+use crate::command::{Log, lines_that_matter};
+use crate::directories::Directories;
+use crate::graph::{Graph, Weight};
+use crate::images::{Builder, RELEASE};
+use crate::process;
+use crate::progress::{self, Progress};
+
+/// The nodes of a cluster that is made for the tests: enough to lose one.
+const NODES: u8 = 3;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Run one layer alone.
+    #[arg(long, value_name = "LAYER")]
+    only: Option<Layer>,
+    /// Use an existing cluster: a context of the kubeconfig. Needs --registry.
+    #[arg(long, value_name = "NAME", requires = "registry")]
+    context: Option<String>,
+    /// Where the existing cluster finds the images, e.g. registry.example.org/openstack.
+    #[arg(long, value_name = "PREFIX", requires = "context")]
+    registry: Option<String>,
+    /// Leave the cluster up that was made for the tests.
+    #[arg(long)]
+    keep: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Layer {
+    /// Every file is formatted.
+    Format,
+    /// No lint complains.
+    Lint,
+    /// Tests that need nothing but the source.
+    Unit,
+    /// The cluster and the images do what everything else relies on.
+    Smoke,
+}
+
+const LAYERS: [Layer; 4] = [Layer::Format, Layer::Lint, Layer::Unit, Layer::Smoke];
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Counts {
+    passed: u32,
+    failed: u32,
+}
+
+/// What the layers found: counts, and the text that explains each failure.
+#[derive(Default)]
+struct Outcome {
+    counts: Mutex<Counts>,
+    failures: Mutex<Vec<String>>,
+}
+
+impl Outcome {
+    fn add(&self, counts: Counts) {
+        let mut all = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        all.passed += counts.passed;
+        all.failed += counts.failed;
+    }
+
+    fn explain(&self, text: String) {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+}
+
+pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<ExitCode> {
+    let layers: Vec<Layer> =
+        LAYERS.into_iter().filter(|layer| arguments.only.is_none_or(|only| only == *layer)).collect();
+    let outcome = Outcome::default();
+    let existed = Settings::load(directories)?.is_some();
+    let result = run_layers(directories, arguments, &layers, &outcome);
+    if let Err(error) = result {
+        progress::error(&error);
+        outcome.add(Counts { passed: 0, failed: 1 });
+    }
+    let smoke_on_own_cluster = layers.contains(&Layer::Smoke) && arguments.context.is_none();
+    if smoke_on_own_cluster && !existed && !arguments.keep {
+        progress::say("removing the cluster that was made for the tests");
+        cluster::run(directories, cluster::Command::Down)?;
+    }
+    for failure in outcome.failures.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        progress::say(&failure);
+    }
+    let counts = outcome.counts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    progress::print(&format!("{} passed, {} failed", counts.passed, counts.failed));
+    Ok(if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_layers(
+    directories: &Directories,
+    arguments: &Arguments,
+    layers: &[Layer],
+    outcome: &Outcome,
+) -> Result<()> {
+    let builder = Builder::new(directories);
+    let smoke = layers.contains(&Layer::Smoke);
+    let local = smoke && arguments.context.is_none();
+    // The lock is for what is built and made; the tests themselves switch nodes off and on.
+    let lock = directories.lock()?;
+    process::end_leftovers(directories)?;
+    let settings = if local {
+        let up = cluster::Up::at_least(directories, NODES)?;
+        Some(cluster::prepare(directories, &up)?)
+    } else {
+        None
+    };
+    let mut graph = Graph::default();
+    add_source_layers(&mut graph, directories, layers, outcome);
+    if let Some(settings) = &settings {
+        cluster::add_steps(&mut graph, directories, settings, &builder)?;
+        let names = builder.all_names()?;
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        builder.add_steps(&mut graph, &names)?;
+    }
+    let progress = Progress::new();
+    graph.run(directories, &progress)?;
+    drop(lock);
+    if smoke {
+        let environment = smoke_environment(directories, arguments, &builder, settings.as_ref())?;
+        let mut graph = Graph::default();
+        graph.add("smoke", Weight::Heavy, &[], move |log| {
+            let mut command = cargo(directories);
+            command.args(["test", "--package", "openstack-operator-smoke", "--test", "smoke"]);
+            run_tests(command.envs(environment), log, outcome)
+        });
+        graph.run(directories, &progress)?;
+    }
+    Ok(())
+}
+
+/// The layers that need only the source. One build at a time: cargo's own lock would make the others wait.
+fn add_source_layers<'a>(
+    graph: &mut Graph<'a>,
+    directories: &'a Directories,
+    layers: &[Layer],
+    outcome: &'a Outcome,
+) {
+    let mut before: Option<&str> = None;
+    for layer in layers {
+        let name = match layer {
+            Layer::Format => {
+                graph.add("format", Weight::Heavy, &[], |log| {
+                    check(cargo(directories).args(["fmt", "--all", "--check"]), log, outcome)
+                });
+                "format"
+            }
+            Layer::Lint => {
+                let after: Vec<&str> = before.into_iter().collect();
+                graph.add("lint", Weight::Heavy, &after, |log| {
+                    let mut command = cargo(directories);
+                    command.args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]);
+                    check(&mut command, log, outcome)
+                });
+                "lint"
+            }
+            Layer::Unit => {
+                let after: Vec<&str> = before.into_iter().collect();
+                graph.add("unit", Weight::Heavy, &after, |log| {
+                    let mut command = cargo(directories);
+                    command.args(["test", "--workspace", "--lib", "--bins"]);
+                    run_tests(&mut command, log, outcome)
+                });
+                "unit"
+            }
+            Layer::Smoke => {
+                let after: Vec<&str> = before.into_iter().collect();
+                graph.add("build smoke tests", Weight::Heavy, &after, |log| {
+                    let mut command = cargo(directories);
+                    command.args(["test", "--no-run", "--package", "openstack-operator-smoke"]);
+                    log.run(&mut command)?;
+                    Ok(String::new())
+                });
+                "build smoke tests"
+            }
+        };
+        before = Some(name);
+    }
+}
+
+fn cargo(directories: &Directories) -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(&directories.checkout).env("CARGO_TERM_COLOR", "never");
+    // An error already says where it comes from; a stack of the test runner's frames hides it.
+    command.env("RUST_BACKTRACE", "0");
+    command
+}
+
+/// A command that is one test: it succeeds or it does not.
+fn check(command: &mut Command, log: &Log, outcome: &Outcome) -> Result<String> {
+    match log.run(command) {
+        Ok(()) => {
+            outcome.add(Counts { passed: 1, failed: 0 });
+            Ok(String::new())
+        }
+        Err(error) => {
+            outcome.add(Counts { passed: 0, failed: 1 });
+            outcome.explain(error.to_string());
+            Ok("failed".to_owned())
+        }
+    }
+}
+
+/// A run of cargo's test runner, whose tests count one by one.
+fn run_tests(command: &mut Command, log: &Log, outcome: &Outcome) -> Result<String> {
+    let result = log.run(command);
+    let text = fs::read_to_string(log.path()).context("failed to read the tests' log")?;
+    let counts = count(&text);
+    outcome.add(counts);
+    if let Err(error) = result {
+        if counts.failed == 0 {
+            // Not a test but the build, or the runner itself.
+            outcome.add(Counts { passed: 0, failed: 1 });
+            outcome.explain(error.to_string());
+        } else {
+            outcome.explain(format!("{}\nfull log: {}", failures(&text), log.path().display()));
+        }
+    } else if counts.passed == 0 {
+        bail!("no test ran; full log: {}", log.path().display());
+    }
+    Ok(format!("{} passed, {} failed", counts.passed, counts.failed))
+}
+
+fn count(text: &str) -> Counts {
+    let mut counts = Counts::default();
+    for line in text.lines().filter_map(|line| line.strip_prefix("test result: ")) {
+        let number = |word: &str| {
+            let before = line.split(word).next().and_then(|before| before.split_whitespace().last());
+            before.and_then(|number| number.parse::<u32>().ok()).unwrap_or_default()
+        };
+        counts.passed += number(" passed");
+        counts.failed += number(" failed");
+    }
+    counts
+}
+
+/// What the runner says of the tests that failed.
+fn failures(text: &str) -> String {
+    match text.split_once("\nfailures:\n") {
+        Some((_, rest)) => {
+            rest.split("\ntest result:").next().unwrap_or_default().trim_matches('\n').to_owned()
+        }
+        None => lines_that_matter(text),
+    }
+}
+
+fn smoke_environment(
+    directories: &Directories,
+    arguments: &Arguments,
+    builder: &Builder,
+    settings: Option<&Settings>,
+) -> Result<BTreeMap<&'static str, String>> {
+    let mut environment = BTreeMap::new();
+    let mut images = serde_json::Map::new();
+    for image in builder.table()?.images() {
+        // The guest is a disk in an image: there is nothing in it to run.
+        if image.recipe == "guest" {
+            continue;
+        }
+        let reference = match settings {
+            Some(settings) => format!("{}/{}", settings.addresses.registry(), builder.name(&image.name)?),
+            None => {
+                let registry = arguments.registry.as_deref().context("--context needs --registry")?;
+                format!("{registry}/{}:{RELEASE}", image.name)
+            }
+        };
+        let user = builder.table()?.user_id(image)?;
+        images.insert(image.name.clone(), serde_json::json!({ "reference": reference, "user": user }));
+    }
+    environment.insert("SMOKE_IMAGES", serde_json::Value::Object(images).to_string());
+    if let Some(settings) = settings {
+        let path = |path: PathBuf| path.display().to_string();
+        environment.insert("KUBECONFIG", path(cluster::kubeconfig(directories)));
+        environment.insert("SMOKE_GATEWAY_ADDRESS", settings.addresses.gateway_service().to_string());
+        environment.insert("SMOKE_XTASK", path(std::env::current_exe()?));
+        environment.insert("OPENSTACK_OPERATOR_CACHE", path(directories.cache().to_owned()));
+    }
+    if let Some(context) = &arguments.context {
+        let home = std::env::var("HOME").context("HOME is not set")?;
+        let kubeconfig = std::env::var("KUBECONFIG").unwrap_or_else(|_| format!("{home}/.kube/config"));
+        environment.insert("KUBECONFIG", kubeconfig);
+        environment.insert("SMOKE_CONTEXT", context.clone());
+    }
+    Ok(environment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "running 2 tests\ntest a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\n\
+                       Error: the cause\n\nfailures:\n    b\n\ntest result: FAILED. 1 passed; 1 failed; 0 \
+                       ignored; finished in 0.1s\n\ntest result: ok. 3 passed; 0 failed; 0 ignored\n";
+
+    #[test]
+    fn tests_of_all_binaries_are_counted() {
+        assert_eq!(count(LOG), Counts { passed: 4, failed: 1 });
+    }
+
+    #[test]
+    fn the_cause_of_a_failure_is_shown() {
+        assert!(failures(LOG).contains("Error: the cause"));
+        assert!(!failures(LOG).contains("finished in"));
+    }
+}
