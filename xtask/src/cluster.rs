@@ -98,7 +98,7 @@ pub(crate) fn prepare(directories: &Directories, arguments: &Up) -> Result<Setti
         None => Settings {
             nodes: arguments.nodes.unwrap_or(1),
             addresses: arguments.addresses.clone(),
-            forwarding_before: network::forwarding()?,
+            host_before: network::host_before()?,
         },
         Some(existing) => {
             if arguments.addresses != existing.addresses && arguments.addresses != Addresses::usual() {
@@ -265,17 +265,15 @@ fn down(directories: &Directories) -> Result<()> {
         cgroup::remove(None)?;
         Ok(String::new())
     });
-    graph.add("control plane off", Weight::Light, &["nodes off"], move |_| {
-        for name in control::PROCESSES {
-            process::stop(directories, name, Signal::SIGTERM)?;
-        }
-        // The registries, and whatever a run that was killed left behind.
+    graph.add("processes off", Weight::Light, &["nodes off"], move |_| {
+        // The control plane, the registries, and whatever a run that was killed left behind. All that they
+        // know goes too, so there is nothing to wait for.
         for process in process::list(directories)? {
-            process::stop(directories, &process.name, Signal::SIGTERM)?;
+            process::stop(directories, &process.name, Signal::SIGKILL)?;
         }
         Ok(String::new())
     });
-    graph.add("network off", Weight::Light, &["control plane off"], move |log| {
+    graph.add("network off", Weight::Light, &["processes off"], move |log| {
         network::remove_host(settings, log)?;
         Ok(String::new())
     });

@@ -125,7 +125,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 /// Waits for a condition; gives up with its name when it does not come true in time.
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) -> Result<()> {
     // Enough for a start on a machine that is busy with builds.
-    let patience = Duration::from_secs(180);
+    let patience = Duration::from_mins(3);
     let started = Instant::now();
     while !condition() {
         if started.elapsed() > patience {

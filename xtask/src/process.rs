@@ -222,12 +222,12 @@ mod tests {
         let cache = std::env::temp_dir().join(format!("xtask-process-{}", std::process::id()));
         let directories = Directories::find(Some(cache.clone()))?;
         let log = cache.join("sleeper.log");
-        let mut ensure = |seconds: &str| {
-            super::ensure(&directories, "sleeper", &log, Command::new("sleep").arg(seconds), Key::default())
+        let start = |seconds: &str| {
+            ensure(&directories, "sleeper", &log, Command::new("sleep").arg(seconds), Key::default())
         };
-        assert!(ensure("300")?);
-        assert!(!ensure("300")?);
-        assert!(ensure("301")?);
+        assert!(start("300")?);
+        assert!(!start("300")?);
+        assert!(start("301")?);
         assert_eq!(list(&directories)?.len(), 1);
         stop(&directories, "sleeper", Signal::SIGTERM)?;
         assert!(list(&directories)?.is_empty());

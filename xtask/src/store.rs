@@ -37,7 +37,9 @@ impl Key {
 
     /// Twelve digits tell parts apart and keep names short.
     pub(crate) fn digits(self) -> String {
-        self.0.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+        let digest: [u8; 32] = self.0.finalize().into();
+        let number = digest.iter().take(6).fold(0_u64, |number, &byte| number << 8 | u64::from(byte));
+        format!("{number:012x}")
     }
 }
 

@@ -17,6 +17,8 @@ use crate::images::{Builder, RELEASE};
 use crate::process;
 use crate::progress::{self, Progress};
 
+/// The package that needs a cluster.
+const SMOKE: &str = "openstack-operator-smoke";
 /// The nodes of a cluster that is made for the tests: enough to lose one.
 const NODES: u8 = 3;
 
@@ -132,7 +134,7 @@ fn run_layers(
         let mut graph = Graph::default();
         graph.add("smoke", Weight::Heavy, &[], move |log| {
             let mut command = cargo(directories);
-            command.args(["test", "--package", "openstack-operator-smoke", "--test", "smoke"]);
+            command.args(["test", "--package", SMOKE]);
             run_tests(command.envs(environment), log, outcome)
         });
         graph.run(directories, &progress)?;
@@ -140,52 +142,43 @@ fn run_layers(
     Ok(())
 }
 
-/// The layers that need only the source. One build at a time: cargo's own lock would make the others wait.
+/// The layers that need only the source, one after the other: cargo's own lock would make them wait anyway.
 fn add_source_layers<'a>(
     graph: &mut Graph<'a>,
     directories: &'a Directories,
     layers: &[Layer],
     outcome: &'a Outcome,
 ) {
-    let mut before: Option<&str> = None;
-    for layer in layers {
-        let name = match layer {
-            Layer::Format => {
-                graph.add("format", Weight::Heavy, &[], |log| {
-                    check(cargo(directories).args(["fmt", "--all", "--check"]), log, outcome)
-                });
-                "format"
-            }
-            Layer::Lint => {
-                let after: Vec<&str> = before.into_iter().collect();
-                graph.add("lint", Weight::Heavy, &after, |log| {
-                    let mut command = cargo(directories);
-                    command.args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]);
-                    check(&mut command, log, outcome)
-                });
-                "lint"
-            }
-            Layer::Unit => {
-                let after: Vec<&str> = before.into_iter().collect();
-                graph.add("unit", Weight::Heavy, &after, |log| {
-                    let mut command = cargo(directories);
-                    command.args(["test", "--workspace", "--lib", "--bins"]);
-                    run_tests(&mut command, log, outcome)
-                });
-                "unit"
-            }
-            Layer::Smoke => {
-                let after: Vec<&str> = before.into_iter().collect();
-                graph.add("build smoke tests", Weight::Heavy, &after, |log| {
-                    let mut command = cargo(directories);
-                    command.args(["test", "--no-run", "--package", "openstack-operator-smoke"]);
-                    log.run(&mut command)?;
-                    Ok(String::new())
-                });
-                "build smoke tests"
-            }
+    let mut before: Vec<&str> = Vec::new();
+    for &layer in layers {
+        let step = match layer {
+            Layer::Format => "format",
+            Layer::Lint => "lint",
+            Layer::Unit => "unit",
+            Layer::Smoke => "build smoke tests",
         };
-        before = Some(name);
+        graph.add(step, Weight::Heavy, &before, move |log| {
+            let run = |arguments: &str| {
+                let mut command = cargo(directories);
+                command.args(arguments.split(' '));
+                command
+            };
+            match layer {
+                Layer::Format => Ok(check(&mut run("fmt --all --check"), log, outcome)),
+                Layer::Lint => {
+                    Ok(check(&mut run("clippy --workspace --all-targets -- --deny warnings"), log, outcome))
+                }
+                Layer::Unit => {
+                    let line = format!("test --workspace --exclude {SMOKE}");
+                    run_tests(&mut run(&line), log, outcome)
+                }
+                Layer::Smoke => {
+                    log.run(&mut run(&format!("test --no-run --package {SMOKE}")))?;
+                    Ok(String::new())
+                }
+            }
+        });
+        before = vec![step];
     }
 }
 
@@ -198,16 +191,16 @@ fn cargo(directories: &Directories) -> Command {
 }
 
 /// A command that is one test: it succeeds or it does not.
-fn check(command: &mut Command, log: &Log, outcome: &Outcome) -> Result<String> {
+fn check(command: &mut Command, log: &Log, outcome: &Outcome) -> String {
     match log.run(command) {
         Ok(()) => {
             outcome.add(Counts { passed: 1, failed: 0 });
-            Ok(String::new())
+            "passed".to_owned()
         }
         Err(error) => {
             outcome.add(Counts { passed: 0, failed: 1 });
             outcome.explain(error.to_string());
-            Ok("failed".to_owned())
+            "failed".to_owned()
         }
     }
 }
@@ -268,12 +261,11 @@ fn smoke_environment(
         if image.recipe == "guest" {
             continue;
         }
-        let reference = match settings {
-            Some(settings) => format!("{}/{}", settings.addresses.registry(), builder.name(&image.name)?),
-            None => {
-                let registry = arguments.registry.as_deref().context("--context needs --registry")?;
-                format!("{registry}/{}:{RELEASE}", image.name)
-            }
+        let reference = if let Some(settings) = settings {
+            format!("{}/{}", settings.addresses.registry(), builder.name(&image.name)?)
+        } else {
+            let registry = arguments.registry.as_deref().context("--context needs --registry")?;
+            format!("{registry}/{}:{RELEASE}", image.name)
         };
         let user = builder.table()?.user_id(image)?;
         images.insert(image.name.clone(), serde_json::json!({ "reference": reference, "user": user }));

@@ -1,5 +1,6 @@
 //! What a cluster has beyond Kubernetes itself: DNS, storage and a Gateway.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -105,7 +106,8 @@ fn certificate(directories: &Directories) -> Result<String> {
         let path = pki::directory(directories).join(file);
         let content =
             fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
-        text.push_str(&format!("  {key}: |\n    {}\n", content.trim_end().replace('\n', "\n    ")));
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {key}: |\n    {}", content.trim_end().replace('\n', "\n    "));
     }
     Ok(text)
 }

@@ -14,8 +14,7 @@ use crate::golang::Program;
 use crate::process;
 use crate::store::Key;
 
-/// Processes in the order in which they are ended: whoever writes goes before what it writes to.
-pub(crate) const PROCESSES: [&str; 4] = ["scheduler", "controller-manager", "apiserver", "etcd"];
+pub(crate) const PROCESSES: [&str; 4] = ["etcd", "apiserver", "controller-manager", "scheduler"];
 
 fn log(directories: &Directories, name: &str) -> PathBuf {
     directories.cluster().join("logs").join(format!("{name}.log"))

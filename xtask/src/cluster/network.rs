@@ -6,7 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::settings::{Addresses, BRIDGES, NODE_BRIDGE, Node, PROVIDER_BRIDGE, Settings, TUNNEL_BRIDGE};
+use super::settings::{
+    Addresses, BRIDGES, HostBefore, NODE_BRIDGE, Node, PROVIDER_BRIDGE, Settings, TUNNEL_BRIDGE,
+};
 use crate::command::{Log, words};
 
 /// The host's switch for forwarding packets.
@@ -14,10 +16,18 @@ const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
 /// The table on the host; those of kube-proxy live inside the nodes and go with them.
 const TABLE: &str = "openstack_operator_cluster";
 
-/// Whether the host forwards packets now.
-pub(crate) fn forwarding() -> Result<String> {
-    let value = fs::read_to_string(FORWARDING).with_context(|| format!("failed to read {FORWARDING}"))?;
-    Ok(value.trim().to_owned())
+/// Where named network namespaces are.
+const NAMESPACES: &str = "/run/netns";
+
+/// How the host is before a cluster changes it.
+pub(crate) fn host_before() -> Result<HostBefore> {
+    let forwarding =
+        fs::read_to_string(FORWARDING).with_context(|| format!("failed to read {FORWARDING}"))?;
+    let mounts = fs::read_to_string("/proc/self/mounts").context("failed to read /proc/self/mounts")?;
+    Ok(HostBefore {
+        forwarding: forwarding.trim().to_owned(),
+        network_namespaces: mounts.lines().any(|line| line.split(' ').nth(1) == Some(NAMESPACES)),
+    })
 }
 
 fn set_forwarding(value: &str) -> Result<()> {
@@ -127,7 +137,25 @@ pub(crate) fn remove_host(settings: &Settings, log: &Log) -> Result<()> {
     fs::write(&file, format!("table ip {TABLE}\ndelete table ip {TABLE}\n"))
         .with_context(|| format!("failed to write {}", file.display()))?;
     log.run(Command::new("nft").arg("-f").arg(&file))?;
-    set_forwarding(&settings.forwarding_before)
+    let before = &settings.host_before;
+    if !before.network_namespaces {
+        remove_namespace_mount()?;
+    }
+    set_forwarding(&before.forwarding)
+}
+
+/// Undoes what the first `ip netns add` did, unless somebody else has a namespace there by now.
+fn remove_namespace_mount() -> Result<()> {
+    // The listing must be closed again before it can be unmounted.
+    if !fs::read_dir(NAMESPACES).is_ok_and(|mut namespaces| namespaces.next().is_none()) {
+        return Ok(());
+    }
+    // Interrupted between mounting and recording, it may be no mount point.
+    match nix::mount::umount(NAMESPACES) {
+        Ok(()) | Err(nix::errno::Errno::EINVAL) => {}
+        Err(error) => return Err(error).with_context(|| format!("failed to unmount {NAMESPACES}")),
+    }
+    fs::remove_dir(NAMESPACES).with_context(|| format!("failed to remove {NAMESPACES}"))
 }
 
 pub(crate) fn link_exists(name: &str) -> bool {
@@ -135,10 +163,10 @@ pub(crate) fn link_exists(name: &str) -> bool {
 }
 
 pub(crate) fn namespace_exists(name: &str) -> bool {
-    Path::new("/run/netns").join(name).exists()
+    Path::new(NAMESPACES).join(name).exists()
 }
 
 /// A command inside a network namespace. `ip netns exec` would also put another /sys in place.
 fn inside(namespace: &str, line: &str) -> Command {
-    words(&format!("nsenter --net=/run/netns/{namespace} {line}"))
+    words(&format!("nsenter --net={NAMESPACES}/{namespace} {line}"))
 }

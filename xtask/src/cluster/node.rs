@@ -204,7 +204,7 @@ fn containerd_configuration(directories: &Directories, addresses: &Addresses) ->
     let registry = addresses.registry();
     let pause = addons::image(directories, &registry, Program::Pause)?;
     Ok(format!(
-        r#"version = 3
+        r"version = 3
 [plugins.'io.containerd.cri.v1.images']
   snapshotter = 'overlayfs'
   [plugins.'io.containerd.cri.v1.images'.pinned_images]
@@ -221,7 +221,7 @@ fn containerd_configuration(directories: &Directories, addresses: &Addresses) ->
     runtime_type = 'io.containerd.runc.v2'
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
       SystemdCgroup = false
-"#
+"
     ))
 }
 

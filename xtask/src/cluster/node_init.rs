@@ -185,7 +185,7 @@ fn supervise(arguments: &Arguments) -> Result<()> {
 fn wait_for_socket(path: &Path) -> Result<()> {
     let started = Instant::now();
     while !path.exists() {
-        if started.elapsed() > Duration::from_secs(60) {
+        if started.elapsed() > Duration::from_mins(1) {
             bail!("waited 60 s for {}, in vain", path.display());
         }
         thread::sleep(Duration::from_millis(50));

@@ -58,8 +58,17 @@ pub(crate) struct Addresses {
 pub(crate) struct Settings {
     pub(crate) nodes: u8,
     pub(crate) addresses: Addresses,
-    /// The host's forwarding switch before the cluster came, put back when it goes.
-    pub(crate) forwarding_before: String,
+    /// How the host was before the cluster came, and is again when it goes.
+    pub(crate) host_before: HostBefore,
+}
+
+/// What a cluster changes on the host that is not its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HostBefore {
+    /// The switch for forwarding packets.
+    pub(crate) forwarding: String,
+    /// Whether named network namespaces had been used: the first one makes /run/netns a mount point.
+    pub(crate) network_namespaces: bool,
 }
 
 #[derive(clap::Parser)]
@@ -266,7 +275,7 @@ mod tests {
 
     #[test]
     fn overlapping_and_small_ranges_are_refused() {
-        let overlapping = addresses(&["--pod-range", "10.96.0.0/12"]).check();
+        let overlapping = addresses(&["--pod-range", "10.96.0.0/15"]).check();
         assert!(overlapping.is_err_and(|error| error.to_string().contains("--service-range")));
         let small = addresses(&["--provider-range", "172.24.4.0/28"]).check();
         assert!(small.is_err_and(|error| error.to_string().contains("/24 or larger")));
@@ -274,7 +283,8 @@ mod tests {
 
     #[test]
     fn an_unknown_node_is_named_with_those_there_are() {
-        let settings = Settings { nodes: 2, addresses: addresses(&[]), forwarding_before: "0".to_owned() };
+        let host_before = HostBefore { forwarding: "0".to_owned(), network_namespaces: true };
+        let settings = Settings { nodes: 2, addresses: addresses(&[]), host_before };
         let error = settings.node("node7").err().map(|error| error.to_string()).unwrap_or_default();
         assert_eq!(error, "there is no node \"node7\" in this cluster: it has node1, node2");
     }

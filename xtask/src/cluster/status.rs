@@ -67,7 +67,7 @@ fn memory_by_part(directories: &Directories) -> Result<BTreeMap<String, u64>> {
 }
 
 /// The node whose namespace an ancestor of the process is in.
-fn ancestor<'a>(pid: i32, namespaces: &'a BTreeMap<std::path::PathBuf, String>) -> Option<&'a String> {
+fn ancestor(pid: i32, namespaces: &BTreeMap<std::path::PathBuf, String>) -> Option<&String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let parent: i32 = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())?;
     if parent == 0 {

@@ -80,7 +80,7 @@ impl Table {
 
     /// The users as the base image reads them: a name and a number on each line.
     pub(crate) fn users(&self) -> String {
-        self.user.iter().map(|user| format!("{} {}\n", user.name, user.id)).collect()
+        self.user.iter().fold(String::new(), |all, user| all + &user.name + " " + &user.id.to_string() + "\n")
     }
 
     /// What the recipe is told about the image. The base comes from the builder, who knows where it is.
@@ -103,12 +103,11 @@ impl Table {
 
     /// Everything that an image is built from, its base included. Files of the recipe are among it.
     pub(crate) fn key(&self, directory: &Path, image: &Image) -> Result<Key> {
-        let mut key = match &image.base {
-            Some(base) => self.key(directory, self.image(base)?)?,
-            None => {
-                let bootstrap = self.bootstrap_packages.join(" ");
-                Key::default().text(&self.suite).text(&bootstrap).text(&self.users())
-            }
+        let mut key = if let Some(base) = &image.base {
+            self.key(directory, self.image(base)?)?
+        } else {
+            let bootstrap = self.bootstrap_packages.join(" ");
+            Key::default().text(&self.suite).text(&bootstrap).text(&self.users())
         };
         key = key.path(&directory.join(&image.recipe))?;
         if !image.python_packages.is_empty() {
