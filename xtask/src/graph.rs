@@ -35,10 +35,47 @@ pub(crate) struct Graph<'a> {
 /// What the steps tell each other.
 struct State {
     done: BTreeSet<String>,
-    /// Heavy steps that could start, by position.
-    eager: BTreeSet<usize>,
+    /// What the steps that have not been called yet wait for, by position.
+    waiting: BTreeMap<usize, Vec<String>>,
+    /// Steps that could start, by position. A heavy one starts when it is the first of the heavy ones.
+    ready: BTreeMap<usize, Weight>,
     cores: usize,
     failure: Option<anyhow::Error>,
+}
+
+impl State {
+    /// Calls the steps whose needs are met. All of them at once, so that the order among them is theirs and
+    /// not that in which their threads happen to wake up.
+    fn call(&mut self, weights: &[Weight]) {
+        let done = &self.done;
+        let met: Vec<usize> = self
+            .waiting
+            .iter()
+            .filter(|(_, after)| after.iter().all(|name| done.contains(name)))
+            .map(|(&position, _)| position)
+            .collect();
+        for position in met {
+            self.waiting.remove(&position);
+            self.ready.insert(position, weights[position]);
+        }
+    }
+
+    /// Whether the step may start now; if so it has its core.
+    fn take_turn(&mut self, position: usize) -> bool {
+        let first_heavy = self.ready.iter().find(|(_, weight)| **weight == Weight::Heavy);
+        match self.ready.get(&position) {
+            None => return false,
+            Some(Weight::Light) => {}
+            Some(Weight::Heavy) => {
+                if self.cores == 0 || first_heavy.map(|(&first, _)| first) != Some(position) {
+                    return false;
+                }
+                self.cores -= 1;
+            }
+        }
+        self.ready.remove(&position);
+        true
+    }
 }
 
 impl<'a> Graph<'a> {
@@ -66,16 +103,24 @@ impl<'a> Graph<'a> {
     /// whatever was begun can be finished by the next run.
     pub(crate) fn run(self, directories: &Directories, progress: &Progress) -> Result<()> {
         self.check()?;
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let state = Mutex::new(State { done: BTreeSet::new(), eager: BTreeSet::new(), cores, failure: None });
-        let changed = Condvar::new();
+        let weights: Vec<Weight> = self.tasks.iter().map(|task| task.weight).collect();
+        let mut state = State {
+            done: BTreeSet::new(),
+            waiting: self.tasks.iter().map(|task| task.after.clone()).enumerate().collect(),
+            ready: BTreeMap::new(),
+            cores: thread::available_parallelism().map_or(1, usize::from),
+            failure: None,
+        };
+        state.call(&weights);
+        let board =
+            Board { state: Mutex::new(state), changed: Condvar::new(), weights, directories, progress };
         thread::scope(|scope| {
             for (position, task) in self.tasks.into_iter().enumerate() {
-                let (state, changed) = (&state, &changed);
-                scope.spawn(move || run_task(position, task, state, changed, directories, progress));
+                let board = &board;
+                scope.spawn(move || board.run(position, task));
             }
         });
-        state.into_inner().unwrap_or_else(PoisonError::into_inner).failure.map_or(Ok(()), Err)
+        board.state.into_inner().unwrap_or_else(PoisonError::into_inner).failure.map_or(Ok(()), Err)
     }
 
     /// A step that waits for something unknown, or for itself, would wait for ever.
@@ -108,65 +153,62 @@ impl<'a> Graph<'a> {
     }
 }
 
-fn run_task(
-    position: usize,
-    task: Task<'_>,
-    state: &Mutex<State>,
-    changed: &Condvar,
-    directories: &Directories,
-    progress: &Progress,
-) {
-    if !wait_for_turn(position, &task, state, changed) {
-        return;
-    }
-    let step = progress.step(&task.name);
-    let result = Log::create(directories, &task.name).and_then(|log| (task.work)(&log));
-    let mut state = lock(state);
-    if task.weight == Weight::Heavy {
-        state.cores += 1;
-    }
-    match result {
-        Ok(detail) => {
-            step.finish('✓', &detail);
-            state.done.insert(task.name);
-        }
-        Err(_) if state.failure.is_some() => step.finish('-', "stopped"),
-        Err(error) => {
-            step.finish('✗', "failed");
-            state.failure = Some(error.context(format!("step {} failed", task.name)));
-            interrupt_all();
-        }
-    }
-    drop(state);
-    changed.notify_all();
+/// Where the steps look whose turn it is.
+struct Board<'a> {
+    state: Mutex<State>,
+    changed: Condvar,
+    weights: Vec<Weight>,
+    directories: &'a Directories,
+    progress: &'a Progress,
 }
 
-/// Waits until the step may start; false when another step has failed.
-fn wait_for_turn(position: usize, task: &Task<'_>, state: &Mutex<State>, changed: &Condvar) -> bool {
-    let mut state = lock(state);
-    loop {
-        if state.failure.is_some() {
-            return false;
+impl Board<'_> {
+    fn run(&self, position: usize, task: Task<'_>) {
+        if !self.wait_for_turn(position) {
+            return;
         }
-        if task.after.iter().all(|name| state.done.contains(name)) {
-            if task.weight == Weight::Light {
-                return true;
+        let step = self.progress.step(&task.name);
+        let result = Log::create(self.directories, &task.name).and_then(|log| (task.work)(&log));
+        let mut state = self.lock();
+        if task.weight == Weight::Heavy {
+            state.cores += 1;
+        }
+        match result {
+            Ok(detail) => {
+                step.finish('✓', &detail);
+                state.done.insert(task.name);
+                state.call(&self.weights);
             }
-            state.eager.insert(position);
-            if state.cores > 0 && state.eager.first() == Some(&position) {
-                state.eager.remove(&position);
-                state.cores -= 1;
+            Err(_) if state.failure.is_some() => step.finish('-', "stopped"),
+            Err(error) => {
+                step.finish('✗', "failed");
+                state.failure = Some(error.context(format!("step {} failed", task.name)));
+                interrupt_all();
+            }
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Waits until the step may start; false when another step has failed.
+    fn wait_for_turn(&self, position: usize) -> bool {
+        let mut state = self.lock();
+        loop {
+            if state.failure.is_some() {
+                return false;
+            }
+            if state.take_turn(position) {
                 drop(state);
-                changed.notify_all();
+                self.changed.notify_all();
                 return true;
             }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
     }
-}
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[cfg(test)]
@@ -208,6 +250,20 @@ mod tests {
         std::fs::remove_dir_all(directories.cache())?;
         assert_eq!(error.as_deref(), Some("step broken failed: no"));
         Ok(())
+    }
+
+    #[test]
+    fn where_cores_are_short_the_first_goes_first() {
+        let weights = [Weight::Heavy, Weight::Heavy, Weight::Light];
+        let waiting = (0..3).map(|position| (position, Vec::new())).collect();
+        let mut state =
+            State { done: BTreeSet::new(), waiting, ready: BTreeMap::new(), cores: 1, failure: None };
+        assert!(!state.take_turn(0), "nobody has been called yet");
+        state.call(&weights);
+        assert!(!state.take_turn(1), "another heavy step comes first");
+        assert!(state.take_turn(2), "a light step needs no core");
+        assert!(state.take_turn(0));
+        assert!(!state.take_turn(1), "there is no core left");
     }
 
     #[test]

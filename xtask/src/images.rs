@@ -151,6 +151,9 @@ impl Builder {
         if arguments.iter().any(|(argument, _)| *argument == "PYTHON_PACKAGES") {
             fs::copy(self.recipes().join(constraints), context.join(constraints))?;
         }
+        if let Some(program) = &image.program {
+            self.build_program(program, &context, log)?;
+        }
         self.build(&full, &context, &arguments, log)?;
         let size = self.size(&full)?;
         if image.recipe == "guest" {
@@ -177,6 +180,26 @@ impl Builder {
             log.run(command.arg(place.join("rootfs.tar")))
         })?;
         Ok(part.path.join("rootfs.tar"))
+    }
+
+    /// Puts a program of this workspace into a build context.
+    fn build_program(&self, program: &str, context: &Path, log: &Log) -> Result<()> {
+        let checkout = &self.directories.checkout;
+        let mut cargo = Process::new("cargo");
+        cargo.args(["build", "--release", "--locked", "--package", program]).current_dir(checkout);
+        log.run(&mut cargo)?;
+        let metadata = output(
+            Process::new("cargo")
+                .args(["metadata", "--no-deps", "--format-version=1", "--locked"])
+                .current_dir(checkout),
+        )?;
+        let metadata: serde_json::Value =
+            serde_json::from_str(&metadata).context("cargo's metadata is not JSON")?;
+        let target = metadata["target_directory"].as_str().context("cargo does not say where it builds")?;
+        let built = Path::new(target).join("release").join(program);
+        fs::copy(&built, context.join("program"))
+            .with_context(|| format!("failed to copy {}", built.display()))?;
+        Ok(())
     }
 
     /// A fresh build context with the files of the recipe.

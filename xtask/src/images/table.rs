@@ -37,6 +37,8 @@ pub(crate) struct Image {
     remove: Vec<String>,
     #[serde(default)]
     python_packages: Vec<String>,
+    /// A program of this workspace that the image carries.
+    pub(crate) program: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -112,6 +114,11 @@ impl Table {
         key = key.path(&directory.join(&image.recipe))?;
         if !image.python_packages.is_empty() {
             key = key.path(&directory.join("constraints-2025.1.txt"))?;
+        }
+        if image.program.is_some() {
+            for source in ["../Cargo.toml", "../Cargo.lock", "../crates"] {
+                key = key.path(&directory.join(source))?;
+            }
         }
         for (name, value) in self.arguments(image)? {
             key = key.text(name).text(&value);

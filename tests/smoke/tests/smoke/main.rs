@@ -5,6 +5,7 @@ mod exec;
 mod gateway;
 mod images;
 mod nodes;
+mod operator;
 mod restricted;
 mod service;
 mod storage;

@@ -1,0 +1,91 @@
+//! What the cluster asks the process: is it alive, is it ready, what has it counted.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use snafu::{ResultExt, Snafu};
+use tokio::net::TcpListener;
+
+#[derive(Debug, Snafu)]
+pub(crate) enum Error {
+    #[snafu(display("failed to listen on {address}"))]
+    Listen { address: SocketAddr, source: std::io::Error },
+    #[snafu(display("failed to serve probes and metrics"))]
+    Serve { source: std::io::Error },
+}
+
+/// What the process shows of itself.
+#[derive(Clone)]
+pub(crate) struct Admin {
+    registry: Arc<Registry>,
+    ready: Arc<AtomicBool>,
+    leader: Gauge,
+}
+
+impl Admin {
+    pub(crate) fn new() -> Self {
+        let mut registry = Registry::with_prefix("openstack_operator");
+        let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "The version that runs", version);
+        let leader = Gauge::default();
+        registry.register("leader", "Whether this process holds the Lease", leader.clone());
+        Self { registry: Arc::new(registry), ready: Arc::default(), leader }
+    }
+
+    /// From now on the process may receive traffic and count as available.
+    pub(crate) fn set_ready(&self) {
+        self.ready.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_leader(&self) {
+        self.leader.set(1);
+    }
+
+    /// Binds at once, so that a port that is taken ends the process before it does anything else.
+    pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
+        TcpListener::bind(address).await.context(ListenSnafu { address })
+    }
+
+    pub(crate) async fn serve(self, listener: TcpListener) -> Result<(), Error> {
+        axum::serve(listener, self.router()).await.context(ServeSnafu)
+    }
+
+    fn router(self) -> Router {
+        Router::new()
+            .route("/livez", get(async || "alive"))
+            .route("/readyz", get(ready))
+            .route("/metrics", get(metrics))
+            .with_state(self)
+    }
+}
+
+async fn ready(State(admin): State<Admin>) -> impl IntoResponse {
+    if admin.ready.load(Ordering::Relaxed) {
+        (StatusCode::OK, "ready")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "the API server has not answered yet")
+    }
+}
+
+async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
+    let mut text = String::new();
+    match encode(&mut text, &admin.registry) {
+        Ok(()) => {
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            (StatusCode::OK, [(header::CONTENT_TYPE, kind)], text)
+        }
+        Err(error) => {
+            (StatusCode::INTERNAL_SERVER_ERROR, [(header::CONTENT_TYPE, "text/plain")], error.to_string())
+        }
+    }
+}

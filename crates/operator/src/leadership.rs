@@ -1,0 +1,79 @@
+//! Leader election: of several processes one works, and it ends when it can no longer be sure that it is the one.
+
+use kube::Client;
+use kube_lease_manager::{LeaseManager, LeaseManagerBuilder, LeaseManagerError};
+use snafu::{ResultExt, Snafu};
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinHandle};
+
+const LEASE: &str = "openstack-operator";
+/// How long a Lease is valid, in seconds: a leader that vanished is replaced within this time.
+const DURATION: u64 = 15;
+/// How long before its end a leader renews the Lease, in seconds; clocks may differ by less than this.
+const GRACE: u64 = 5;
+
+#[derive(Debug, Snafu)]
+pub(crate) enum Error {
+    #[snafu(display("failed to take part in the election for the Lease {LEASE} in namespace {namespace}"))]
+    JoinElection { namespace: String, source: LeaseManagerError },
+    #[snafu(display("the Lease {LEASE} was lost to another process"))]
+    LoseLease,
+    #[snafu(display("failed to hold the Lease {LEASE}"))]
+    HoldLease { source: LeaseManagerError },
+    #[snafu(display("the task that holds the Lease {LEASE} ended"))]
+    EndTask { source: JoinError },
+}
+
+/// A part in the election.
+pub(crate) struct Leadership {
+    state: watch::Receiver<bool>,
+    task: JoinHandle<Result<LeaseManager, LeaseManagerError>>,
+}
+
+impl Leadership {
+    pub(crate) async fn seek(client: Client, namespace: &str, identity: &str) -> Result<Self, Error> {
+        let manager = LeaseManagerBuilder::new(client, LEASE)
+            .with_namespace(namespace)
+            .with_identity(identity)
+            .with_field_manager("openstack-operator-election")
+            .with_duration(DURATION)
+            .with_grace(GRACE)
+            .build()
+            .await
+            .context(JoinElectionSnafu { namespace })?;
+        let (state, task) = manager.watch().await;
+        Ok(Self { state, task })
+    }
+
+    /// Waits until this process is the leader.
+    pub(crate) async fn won(&mut self) -> Result<(), Error> {
+        self.wait(true).await
+    }
+
+    /// Waits until this process is no longer the leader: then it must end, for another may be at work.
+    pub(crate) async fn lost(&mut self) -> Error {
+        match self.wait(false).await {
+            Ok(()) => Error::LoseLease,
+            Err(error) => error,
+        }
+    }
+
+    /// Gives the Lease back, so that another process need not wait until it has run out.
+    pub(crate) async fn resign(self) -> Result<(), Error> {
+        drop(self.state);
+        self.task.await.context(EndTaskSnafu)?.context(HoldLeaseSnafu)?;
+        Ok(())
+    }
+
+    async fn wait(&mut self, wanted: bool) -> Result<(), Error> {
+        if self.state.wait_for(|&leads| leads == wanted).await.is_ok() {
+            return Ok(());
+        }
+        // The channel closes only with the task behind it, which then says why.
+        let task = &mut self.task;
+        match task.await.context(EndTaskSnafu)? {
+            Ok(_) => LoseLeaseSnafu.fail(),
+            Err(source) => Err(Error::HoldLease { source }),
+        }
+    }
+}
