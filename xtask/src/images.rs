@@ -2,7 +2,7 @@
 
 pub(crate) mod table;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
@@ -62,11 +62,18 @@ pub(crate) struct Builder {
     pub(crate) directories: Directories,
     registry: OnceLock<PushRegistry>,
     table: OnceLock<Table>,
+    /// Names with content tags, computed once: files that change while images are built belong to the next run.
+    names: OnceLock<BTreeMap<String, String>>,
 }
 
 impl Builder {
     pub(crate) fn new(directories: &Directories) -> Self {
-        Self { directories: directories.clone(), registry: OnceLock::new(), table: OnceLock::new() }
+        Self {
+            directories: directories.clone(),
+            registry: OnceLock::new(),
+            table: OnceLock::new(),
+            names: OnceLock::new(),
+        }
     }
 
     fn recipes(&self) -> PathBuf {
@@ -87,9 +94,18 @@ impl Builder {
 
     /// Name and content tag of an image of the table, without the registry.
     pub(crate) fn name(&self, image: &str) -> Result<String> {
-        let table = self.table()?;
-        let key = table.key(&self.recipes(), table.image(image)?)?;
-        Ok(format!("openstack/{image}:{}", key.digits()))
+        let names = if let Some(names) = self.names.get() {
+            names
+        } else {
+            let table = self.table()?;
+            let mut names = BTreeMap::new();
+            for image in table.images() {
+                let digits = table.key(&self.recipes(), image)?.digits();
+                names.insert(image.name.clone(), format!("openstack/{}:{digits}", image.name));
+            }
+            self.names.get_or_init(|| names)
+        };
+        names.get(image).cloned().with_context(|| format!("there is no image {image:?}"))
     }
 
     /// Adds the steps that build these images and what they are based on.

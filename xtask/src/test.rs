@@ -16,6 +16,7 @@ use crate::graph::{Graph, Weight};
 use crate::images::{Builder, RELEASE};
 use crate::process;
 use crate::progress::{self, Progress};
+use crate::store::{self, Key};
 
 /// The package that needs a cluster.
 const SMOKE: &str = "openstack-operator-smoke";
@@ -44,13 +45,18 @@ enum Layer {
     Format,
     /// No lint complains.
     Lint,
+    /// Licenses and sources of what we depend on are those that deny.toml allows.
+    Dependencies,
     /// Tests that need nothing but the source.
     Unit,
     /// The cluster and the images do what everything else relies on.
     Smoke,
 }
 
-const LAYERS: [Layer; 4] = [Layer::Format, Layer::Lint, Layer::Unit, Layer::Smoke];
+const LAYERS: [Layer; 5] = [Layer::Format, Layer::Lint, Layer::Dependencies, Layer::Unit, Layer::Smoke];
+
+/// The version of the program that checks dependencies.
+const CARGO_DENY: &str = "=0.20.2";
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Counts {
@@ -154,6 +160,7 @@ fn add_source_layers<'a>(
         let step = match layer {
             Layer::Format => "format",
             Layer::Lint => "lint",
+            Layer::Dependencies => "dependencies",
             Layer::Unit => "unit",
             Layer::Smoke => "build smoke tests",
         };
@@ -168,6 +175,12 @@ fn add_source_layers<'a>(
                 Layer::Lint => {
                     Ok(check(&mut run("clippy --workspace --all-targets -- --deny warnings"), log, outcome))
                 }
+                Layer::Dependencies => {
+                    let mut command = Command::new(cargo_deny(directories, log)?);
+                    // The list of known vulnerabilities is not in any package registry.
+                    command.args(["check", "bans", "licenses", "sources"]).current_dir(&directories.checkout);
+                    Ok(check(&mut command, log, outcome))
+                }
                 Layer::Unit => {
                     let line = format!("test --workspace --exclude {SMOKE}");
                     run_tests(&mut run(&line), log, outcome)
@@ -180,6 +193,16 @@ fn add_source_layers<'a>(
         });
         before = vec![step];
     }
+}
+
+fn cargo_deny(directories: &Directories, log: &Log) -> Result<PathBuf> {
+    let key = Key::default().text(CARGO_DENY);
+    let part = store::ensure(directories, "cargo-deny", key, |place| {
+        let mut command = cargo(directories);
+        command.args(["install", "cargo-deny", "--locked", "--version", CARGO_DENY, "--root"]).arg(place);
+        log.run(&mut command)
+    })?;
+    Ok(part.path.join("bin/cargo-deny"))
 }
 
 fn cargo(directories: &Directories) -> Command {
