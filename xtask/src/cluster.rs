@@ -252,9 +252,16 @@ fn nodes_on(directories: &Directories, settings: &Settings) -> Result<Vec<Node>>
 /// Removes everything that any `up` made, whole or half, and nothing else.
 fn down(directories: &Directories) -> Result<()> {
     let _lock = directories.lock()?;
-    let Some(settings) = Settings::load(directories)? else {
-        progress::say("there is no cluster");
-        return Ok(());
+    let settings = match Settings::load(directories) {
+        Ok(Some(settings)) => settings,
+        Ok(None) => {
+            progress::say("there is no cluster");
+            return Ok(());
+        }
+        Err(error) => {
+            progress::error(&error);
+            Settings::of_any_cluster(network::host_before()?)
+        }
     };
     let mut graph = Graph::default();
     let settings = &settings;
@@ -265,12 +272,13 @@ fn down(directories: &Directories) -> Result<()> {
         cgroup::remove(None)?;
         Ok(String::new())
     });
-    graph.add("processes off", Weight::Light, &["nodes off"], move |_| {
+    graph.add("processes off", Weight::Light, &["nodes off"], move |log| {
         // The control plane, the registries, and whatever a run that was killed left behind. All that they
         // know goes too, so there is nothing to wait for.
         for process in process::list(directories)? {
             process::stop(directories, &process.name, Signal::SIGKILL)?;
         }
+        Builder::new(directories).clean_up(log)?;
         Ok(String::new())
     });
     graph.add("network off", Weight::Light, &["processes off"], move |log| {

@@ -122,7 +122,8 @@ impl Builder {
             graph.add("host tools", Weight::Light, &[], host::ensure_tools);
         }
         if !graph.contains(PUSH_STEP) {
-            graph.add(PUSH_STEP, Weight::Light, &["host tools", &Program::Registry.step()], |_| {
+            graph.add(PUSH_STEP, Weight::Light, &["host tools", &Program::Registry.step()], |log| {
+                self.clean_up(log)?;
                 let registry = PushRegistry::start(&self.directories)?;
                 Ok(self.registry.get_or_init(|| registry).address.clone())
             });
@@ -245,6 +246,14 @@ impl Builder {
         }
         command.env("BUILDAH_ISOLATION", "chroot");
         Ok(command)
+    }
+
+    /// Removes the containers of builds that were killed; each would leave a mount behind.
+    pub(crate) fn clean_up(&self, log: &Log) -> Result<()> {
+        if self.directories.buildah().join("storage").exists() {
+            log.run(self.buildah("rm")?.arg("--all"))?;
+        }
+        Ok(())
     }
 
     pub(crate) fn build(

@@ -18,8 +18,6 @@ use crate::process;
 use crate::progress::{self, Progress};
 use crate::store::{self, Key};
 
-/// The package that needs a cluster.
-const SMOKE: &str = "openstack-operator-smoke";
 /// The nodes of a cluster that is made for the tests: enough to lose one.
 const NODES: u8 = 3;
 
@@ -55,6 +53,10 @@ enum Layer {
 
 const LAYERS: [Layer; 5] = [Layer::Format, Layer::Lint, Layer::Dependencies, Layer::Unit, Layer::Smoke];
 
+/// How cargo is asked to lint everything. The smoke suite is no target of a plain `cargo test`.
+const LINT: &str = "clippy --workspace --lib --bins --tests --test smoke -- --deny warnings";
+/// How cargo is asked for the smoke suite: with the whole workspace, so that what both use is built once.
+const SMOKE: &str = "test --workspace --test smoke";
 /// The version of the program that checks dependencies.
 const CARGO_DENY: &str = "=0.20.2";
 
@@ -140,7 +142,7 @@ fn run_layers(
         let mut graph = Graph::default();
         graph.add("smoke", Weight::Heavy, &[], move |log| {
             let mut command = cargo(directories);
-            command.args(["test", "--package", SMOKE]);
+            command.args(SMOKE.split(' '));
             run_tests(command.envs(environment), log, outcome)
         });
         graph.run(directories, &progress)?;
@@ -172,21 +174,16 @@ fn add_source_layers<'a>(
             };
             match layer {
                 Layer::Format => Ok(check(&mut run("fmt --all --check"), log, outcome)),
-                Layer::Lint => {
-                    Ok(check(&mut run("clippy --workspace --all-targets -- --deny warnings"), log, outcome))
-                }
+                Layer::Lint => Ok(check(&mut run(LINT), log, outcome)),
                 Layer::Dependencies => {
                     let mut command = Command::new(cargo_deny(directories, log)?);
                     // The list of known vulnerabilities is not in any package registry.
                     command.args(["check", "bans", "licenses", "sources"]).current_dir(&directories.checkout);
                     Ok(check(&mut command, log, outcome))
                 }
-                Layer::Unit => {
-                    let line = format!("test --workspace --exclude {SMOKE}");
-                    run_tests(&mut run(&line), log, outcome)
-                }
+                Layer::Unit => run_tests(&mut run("test --workspace"), log, outcome),
                 Layer::Smoke => {
-                    log.run(&mut run(&format!("test --no-run --package {SMOKE}")))?;
+                    log.run(&mut run(&format!("{SMOKE} --no-run")))?;
                     Ok(String::new())
                 }
             }

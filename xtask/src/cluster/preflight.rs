@@ -13,12 +13,15 @@ use super::network;
 use super::settings::{Addresses, BRIDGES, overlap};
 use crate::command::output;
 use crate::directories::Directories;
+use crate::golang::Program;
 use crate::host;
 use crate::process;
 use crate::progress::size;
 
-/// A cold start builds about this much; a warm one needs room for the cloud's data.
-const DISK: u64 = 15 << 30;
+/// A start that builds everything needs about this much, caches of Go and cargo included.
+const DISK_COLD: u64 = 15 << 30;
+/// With everything built, only the disks of the nodes take room.
+const DISK_WARM: u64 = 5 << 30;
 /// The control plane and one idle node hold half of this.
 const MEMORY: u64 = 2 << 30;
 
@@ -56,12 +59,14 @@ fn disk(directories: &Directories) -> Result<Option<String>> {
     let status = nix::sys::statvfs::statvfs(directories.cache())
         .with_context(|| format!("failed to ask for the free space of {}", directories.cache().display()))?;
     let free = status.blocks_available() * status.fragment_size();
-    Ok((free < DISK).then(|| {
+    let built = Program::Kubernetes.place(directories).is_ok_and(|place| place.exists());
+    let needed = if built { DISK_WARM } else { DISK_COLD };
+    Ok((free < needed).then(|| {
         format!(
             "- {} has {} free, and a cluster needs {}: free some space, or pass --cache DIRECTORY",
             directories.cache().display(),
             size(free),
-            size(DISK)
+            size(needed)
         )
     }))
 }

@@ -232,6 +232,12 @@ impl Settings {
         })
     }
 
+    /// Everything that any cluster could have made, for removing one whose own settings cannot be read.
+    /// Names do not depend on settings; the host's switches stay as they are.
+    pub(crate) fn of_any_cluster(host_before: HostBefore) -> Self {
+        Self { nodes: MOST_NODES, addresses: Addresses::usual(), host_before }
+    }
+
     /// Like `load`, for commands that make no sense without a cluster.
     pub(crate) fn require(directories: &Directories) -> Result<Self> {
         Self::load(directories)?.context("there is no cluster: make one with cargo xtask cluster up")
