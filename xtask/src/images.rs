@@ -265,8 +265,10 @@ impl Builder {
     ) -> Result<()> {
         let mut command = self.buildah("bud")?;
         command.args(["--layers=false", "--pull-never", "--format=oci"]);
-        command.arg(format!("--volume={CERTIFICATES}:{CERTIFICATES}:ro"));
         for (argument, value) in arguments {
+            if *argument == "PYTHON_PACKAGES" {
+                command.arg(format!("--volume={CERTIFICATES}:{CERTIFICATES}:ro"));
+            }
             command.arg(format!("--build-arg={argument}={value}"));
         }
         command.arg(format!("--tag=localhost/{name}")).arg(context);
