@@ -8,13 +8,15 @@ use anyhow::{Result, bail};
 use crate::command::Log;
 
 /// A program and the package that holds it.
-const TOOLS: [(&str, &str); 6] = [
+const TOOLS: [(&str, &str); 8] = [
     ("buildah", "buildah"),
     ("ip", "iproute2"),
     ("mmdebstrap", "mmdebstrap"),
+    ("mount", "mount"),
     ("nft", "nftables"),
     ("nsenter", "util-linux"),
-    ("tar", "tar"),
+    ("sysctl", "procps"),
+    ("unshare", "util-linux"),
 ];
 
 /// Packages without a program of their own: build tools of containers need both.

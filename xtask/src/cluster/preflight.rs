@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::cgroup;
 use super::network;
 use super::settings::{Addresses, BRIDGES, overlap};
-use crate::command::output;
+use crate::command::{Log, output};
 use crate::directories::Directories;
 use crate::golang::Program;
 use crate::host;
@@ -32,6 +32,8 @@ pub(crate) fn check(directories: &Directories, addresses: &Addresses, fresh: boo
     if !nix::unistd::geteuid().is_root() {
         bail!("a cluster needs root, for namespaces, mounts and links: run this as root");
     }
+    // What follows asks the kernel through these programs.
+    host::ensure_tools(&Log::create(directories, "host tools")?)?;
     let mut findings = Vec::new();
     findings.extend(go());
     findings.extend(disk(directories)?);
