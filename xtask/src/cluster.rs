@@ -1,7 +1,7 @@
 //! A real Kubernetes on this machine: made, inspected, switched off and on, removed.
 
 mod addons;
-mod cgroup;
+pub(crate) mod cgroup;
 mod control;
 mod network;
 mod node;

@@ -176,8 +176,9 @@ impl Builder {
         if image.recipe == "guest" {
             self.export_guest(&full, log)?;
         }
-        self.push(&full, &full, log)?;
+        // The content tag comes last: whoever finds it has nothing more to push.
         self.push(&full, &format!("openstack/{name}:{RELEASE}"), log)?;
+        self.push(&full, &full, log)?;
         // Nothing is built on it, and the registry has it now.
         if !table.images().iter().any(|other| other.base.as_deref() == Some(name)) {
             self.forget(&full, log)?;
@@ -250,7 +251,8 @@ impl Builder {
 
     /// Removes the containers of builds that were killed; each would leave a mount behind.
     pub(crate) fn clean_up(&self, log: &Log) -> Result<()> {
-        if self.directories.buildah().join("storage").exists() {
+        // Without the program nothing can have been built since it was removed.
+        if self.directories.buildah().join("storage").exists() && host::find("buildah").is_some() {
             log.run(self.buildah("rm")?.arg("--all"))?;
         }
         Ok(())

@@ -45,9 +45,33 @@ impl Mark {
 }
 
 /// Ends the commands of an earlier run that was killed: they would go on writing where this one writes.
-/// The caller holds the lock, so no run is alive that they could belong to.
+/// The caller holds the lock, so no run is alive that they could belong to, unless this run is itself part of
+/// a step of another: those above it stay.
 pub(crate) fn end_leftovers(directories: &Directories) -> Result<()> {
-    stop(directories, STEP, Signal::SIGTERM)
+    let above = ancestors();
+    let left = list(directories)?.into_iter().filter(|process| process.name == STEP);
+    end(
+        STEP,
+        &left.map(|process| process.pid).filter(|pid| !above.contains(pid)).collect::<Vec<_>>(),
+        Signal::SIGTERM,
+    )
+}
+
+/// This process and all that it descends from.
+fn ancestors() -> Vec<i32> {
+    let mut found = Vec::new();
+    let mut next = i32::try_from(std::process::id()).ok();
+    while let Some(pid) = next.filter(|&pid| pid > 0) {
+        found.push(pid);
+        next = parent(pid);
+    }
+    found
+}
+
+/// The process that started this one; none for a process that is gone.
+pub(crate) fn parent(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
 }
 
 /// A process of ours that is alive.
@@ -145,13 +169,16 @@ fn open_log(path: &Path) -> Result<File> {
 /// Ends every process of that name and waits until it is gone; kills it when it does not go in time.
 pub(crate) fn stop(directories: &Directories, name: &str, signal: Signal) -> Result<()> {
     let processes = list(directories)?.into_iter().filter(|process| process.name == name);
-    let pids: Vec<i32> = processes.map(|process| process.pid).collect();
-    send(&pids, signal)?;
-    if wait_for_end(&pids) {
+    end(name, &processes.map(|process| process.pid).collect::<Vec<_>>(), signal)
+}
+
+fn end(name: &str, pids: &[i32], signal: Signal) -> Result<()> {
+    send(pids, signal)?;
+    if wait_for_end(pids) {
         return Ok(());
     }
-    send(&pids, Signal::SIGKILL)?;
-    if wait_for_end(&pids) {
+    send(pids, Signal::SIGKILL)?;
+    if wait_for_end(pids) {
         return Ok(());
     }
     bail!("{name} (process {pids:?}) does not end even when killed")

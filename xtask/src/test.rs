@@ -1,8 +1,11 @@
 //! Every layer of tests, cheapest first, and the line that counts them.
 
+mod lifecycle;
+
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::{Mutex, PoisonError};
 
@@ -37,6 +40,7 @@ pub(crate) struct Arguments {
     keep: bool,
 }
 
+/// The layers in the order in which they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Layer {
     /// Every file is formatted.
@@ -49,12 +53,28 @@ enum Layer {
     Unit,
     /// The cluster and the images do what everything else relies on.
     Smoke,
+    /// A cluster is finished after a kill at any moment, and removed without a trace.
+    Lifecycle,
 }
 
-const LAYERS: [Layer; 5] = [Layer::Format, Layer::Lint, Layer::Dependencies, Layer::Unit, Layer::Smoke];
+impl Layer {
+    /// The step and the arguments of cargo for what needs only the source.
+    fn cargo(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Format => Some(("format", "fmt --all --check")),
+            // The smoke suite is no target of a plain `cargo test`, so it is named.
+            Self::Lint => {
+                Some(("lint", "clippy --workspace --lib --bins --tests --test smoke -- --deny warnings"))
+            }
+            // The list of known vulnerabilities is in no package registry, so it is not asked for.
+            Self::Dependencies => Some(("dependencies", "deny check bans licenses sources")),
+            Self::Unit => Some(("unit", "test --workspace")),
+            Self::Smoke => Some(("build smoke tests", "test --workspace --test smoke --no-run")),
+            Self::Lifecycle => None,
+        }
+    }
+}
 
-/// How cargo is asked to lint everything. The smoke suite is no target of a plain `cargo test`.
-const LINT: &str = "clippy --workspace --lib --bins --tests --test smoke -- --deny warnings";
 /// How cargo is asked for the smoke suite: with the whole workspace, so that what both use is built once.
 const SMOKE: &str = "test --workspace --test smoke";
 /// The version of the program that checks dependencies.
@@ -80,25 +100,41 @@ impl Outcome {
         all.failed += counts.failed;
     }
 
+    /// Counts one test and returns a word on it.
+    fn count(&self, result: Result<()>) -> String {
+        match result {
+            Ok(()) => {
+                self.add(Counts { passed: 1, failed: 0 });
+                "passed".to_owned()
+            }
+            Err(error) => {
+                self.add(Counts { passed: 0, failed: 1 });
+                self.explain(format!("{error:#}"));
+                "failed".to_owned()
+            }
+        }
+    }
+
     fn explain(&self, text: String) {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 }
 
 pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<ExitCode> {
-    let layers: Vec<Layer> =
-        LAYERS.into_iter().filter(|layer| arguments.only.is_none_or(|only| only == *layer)).collect();
+    let all = Layer::value_variants().iter().copied();
+    let layers: Vec<Layer> = all.filter(|layer| arguments.only.is_none_or(|only| only == *layer)).collect();
     let outcome = Outcome::default();
     let existed = Settings::load(directories)?.is_some();
-    let result = run_layers(directories, arguments, &layers, &outcome);
-    if let Err(error) = result {
-        progress::error(&error);
+    if let Err(error) = run_layers(directories, arguments, &layers, &outcome) {
         outcome.add(Counts { passed: 0, failed: 1 });
+        progress::error(&error);
     }
-    let smoke_on_own_cluster = layers.contains(&Layer::Smoke) && arguments.context.is_none();
-    if smoke_on_own_cluster && !existed && !arguments.keep {
-        progress::say("removing the cluster that was made for the tests");
+    let made = !existed && Settings::load(directories)?.is_some();
+    if made && !arguments.keep {
         cluster::run(directories, cluster::Command::Down)?;
+    }
+    if layers.contains(&Layer::Lifecycle) {
+        run_lifecycle(directories, &outcome)?;
     }
     for failure in outcome.failures.into_inner().unwrap_or_else(PoisonError::into_inner) {
         progress::say(&failure);
@@ -106,6 +142,25 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<Ex
     let counts = outcome.counts.into_inner().unwrap_or_else(PoisonError::into_inner);
     progress::print(&format!("{} passed, {} failed", counts.passed, counts.failed));
     Ok(if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Comes last, when no cluster is up: it makes and removes its own.
+fn run_lifecycle(directories: &Directories, outcome: &Outcome) -> Result<()> {
+    if Settings::load(directories)?.is_some() {
+        progress::say("a cluster is up: how one is made and removed is not checked");
+        return Ok(());
+    }
+    let mut graph = Graph::default();
+    let mut before: Vec<String> = Vec::new();
+    for moment in lifecycle::MOMENTS {
+        let name = format!("killed after {moment}");
+        let after: Vec<&str> = before.iter().map(String::as_str).collect();
+        graph.add(&name, Weight::Light, &after, move |log| {
+            Ok(outcome.count(lifecycle::kill_and_resume(directories, moment, log)))
+        });
+        before = vec![name];
+    }
+    graph.run(directories, &Progress::new())
 }
 
 fn run_layers(
@@ -150,7 +205,7 @@ fn run_layers(
     Ok(())
 }
 
-/// The layers that need only the source, one after the other: cargo's own lock would make them wait anyway.
+/// What needs only the source, one after the other: cargo's own lock would make them wait anyway.
 fn add_source_layers<'a>(
     graph: &mut Graph<'a>,
     directories: &'a Directories,
@@ -159,39 +214,25 @@ fn add_source_layers<'a>(
 ) {
     let mut before: Vec<&str> = Vec::new();
     for &layer in layers {
-        let step = match layer {
-            Layer::Format => "format",
-            Layer::Lint => "lint",
-            Layer::Dependencies => "dependencies",
-            Layer::Unit => "unit",
-            Layer::Smoke => "build smoke tests",
-        };
+        let Some((step, arguments)) = layer.cargo() else { continue };
         graph.add(step, Weight::Heavy, &before, move |log| {
-            let run = |arguments: &str| {
-                let mut command = cargo(directories);
-                command.args(arguments.split(' '));
-                command
-            };
+            let mut command = cargo(directories);
+            command.args(arguments.split(' '));
             match layer {
-                Layer::Format => Ok(check(&mut run("fmt --all --check"), log, outcome)),
-                Layer::Lint => Ok(check(&mut run(LINT), log, outcome)),
+                Layer::Unit => run_tests(&mut command, log, outcome),
+                Layer::Smoke => log.run(&mut command).map(|()| String::new()),
                 Layer::Dependencies => {
-                    let mut command = Command::new(cargo_deny(directories, log)?);
-                    // The list of known vulnerabilities is not in any package registry.
-                    command.args(["check", "bans", "licenses", "sources"]).current_dir(&directories.checkout);
-                    Ok(check(&mut command, log, outcome))
+                    command.env("PATH", path_with(&cargo_deny(directories, log)?)?);
+                    Ok(outcome.count(log.run(&mut command)))
                 }
-                Layer::Unit => run_tests(&mut run("test --workspace"), log, outcome),
-                Layer::Smoke => {
-                    log.run(&mut run(&format!("{SMOKE} --no-run")))?;
-                    Ok(String::new())
-                }
+                _ => Ok(outcome.count(log.run(&mut command))),
             }
         });
         before = vec![step];
     }
 }
 
+/// Installs the program that checks dependencies, unless it is there, and returns its directory.
 fn cargo_deny(directories: &Directories, log: &Log) -> Result<PathBuf> {
     let key = Key::default().text(CARGO_DENY);
     let part = store::ensure(directories, "cargo-deny", key, |place| {
@@ -199,7 +240,14 @@ fn cargo_deny(directories: &Directories, log: &Log) -> Result<PathBuf> {
         command.args(["install", "cargo-deny", "--locked", "--version", CARGO_DENY, "--root"]).arg(place);
         log.run(&mut command)
     })?;
-    Ok(part.path.join("bin/cargo-deny"))
+    Ok(part.path.join("bin"))
+}
+
+/// The search path with a directory before all others.
+fn path_with(directory: &Path) -> Result<OsString> {
+    let path = std::env::var_os("PATH").context("PATH is not set")?;
+    let directories = std::iter::once(directory.to_owned()).chain(std::env::split_paths(&path));
+    std::env::join_paths(directories).context("a directory's name has a colon in it")
 }
 
 fn cargo(directories: &Directories) -> Command {
@@ -208,21 +256,6 @@ fn cargo(directories: &Directories) -> Command {
     // An error already says where it comes from; a stack of the test runner's frames hides it.
     command.env("RUST_BACKTRACE", "0");
     command
-}
-
-/// A command that is one test: it succeeds or it does not.
-fn check(command: &mut Command, log: &Log, outcome: &Outcome) -> String {
-    match log.run(command) {
-        Ok(()) => {
-            outcome.add(Counts { passed: 1, failed: 0 });
-            "passed".to_owned()
-        }
-        Err(error) => {
-            outcome.add(Counts { passed: 0, failed: 1 });
-            outcome.explain(error.to_string());
-            "failed".to_owned()
-        }
-    }
 }
 
 /// A run of cargo's test runner, whose tests count one by one.
@@ -295,6 +328,7 @@ fn smoke_environment(
         let path = |path: PathBuf| path.display().to_string();
         environment.insert("KUBECONFIG", path(cluster::kubeconfig(directories)));
         environment.insert("SMOKE_GATEWAY_ADDRESS", settings.addresses.gateway_service().to_string());
+        environment.insert("SMOKE_PROVIDER_RANGE", settings.addresses.provider_range.to_string());
         environment.insert("SMOKE_XTASK", path(std::env::current_exe()?));
         environment.insert("OPENSTACK_OPERATOR_CACHE", path(directories.cache().to_owned()));
     }

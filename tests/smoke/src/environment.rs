@@ -15,6 +15,8 @@ pub struct Environment {
     pub context: Option<String>,
     /// Where the host reaches the Gateway's listeners, if that is not the address in the Gateway's status.
     pub gateway_address: Option<String>,
+    /// The range of a local cluster's provider network, whose first address is the host's.
+    pub provider_range: Option<String>,
     /// The program that switches nodes of a local cluster off and on; a foreign cluster has none.
     pub xtask: Option<PathBuf>,
 }
@@ -36,6 +38,7 @@ impl Environment {
             images: parse_images(&required("SMOKE_IMAGES")?)?,
             context: optional("SMOKE_CONTEXT"),
             gateway_address: optional("SMOKE_GATEWAY_ADDRESS"),
+            provider_range: optional("SMOKE_PROVIDER_RANGE"),
             xtask: optional("SMOKE_XTASK").map(PathBuf::from),
         })
     }

@@ -85,6 +85,12 @@ pub(crate) fn ensure_node(node: &Node) -> Result<()> {
     Ok(())
 }
 
+/// The groups of ours that exist, by path.
+pub(crate) fn ours() -> Result<Vec<String>> {
+    let parents = hierarchies()?.into_iter().map(|hierarchy| hierarchy.root.join(PARENT));
+    Ok(parents.filter(|parent| parent.exists()).map(|parent| parent.display().to_string()).collect())
+}
+
 /// Removes the groups of a node that is off, or of all nodes.
 pub(crate) fn remove(node: Option<&Node>) -> Result<()> {
     for hierarchy in hierarchies()? {

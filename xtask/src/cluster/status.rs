@@ -68,11 +68,7 @@ fn memory_by_part(directories: &Directories) -> Result<BTreeMap<String, u64>> {
 
 /// The node whose namespace an ancestor of the process is in.
 fn ancestor(pid: i32, namespaces: &BTreeMap<std::path::PathBuf, String>) -> Option<&String> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let parent: i32 = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())?;
-    if parent == 0 {
-        return None;
-    }
+    let parent = process::parent(pid).filter(|&parent| parent > 0)?;
     let namespace = fs::read_link(format!("/proc/{parent}/ns/pid")).ok()?;
     namespaces.get(&namespace).or_else(|| ancestor(parent, namespaces))
 }

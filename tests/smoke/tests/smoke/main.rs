@@ -4,6 +4,7 @@ mod dns;
 mod exec;
 mod gateway;
 mod images;
+mod networks;
 mod nodes;
 mod operator;
 mod restricted;

@@ -1,0 +1,125 @@
+//! The cluster's own promises: killed while it is made, it is finished later; removed, it leaves no trace.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::cluster::cgroup;
+use crate::command::{Log, output};
+use crate::directories::Directories;
+use crate::process;
+
+/// The steps after whose end the tool is killed: with nothing but a network, with a control plane, and with
+/// nodes that are about to get their first pods.
+pub(super) const MOMENTS: [&str; 3] = ["network", "control plane", "nodes"];
+
+/// What of the host a cluster could change.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Host(BTreeMap<&'static str, Vec<String>>);
+
+impl Host {
+    pub(super) fn look(directories: &Directories) -> Result<Self> {
+        let names = |path: &str| -> Vec<String> {
+            // A directory that is not there has nothing in it, and neither is as good as the other: say which.
+            match fs::read_dir(path) {
+                Ok(entries) => {
+                    let names = entries.flatten().map(|entry| entry.file_name());
+                    names.map(|name| name.to_string_lossy().into_owned()).collect()
+                }
+                Err(error) => vec![error.to_string()],
+            }
+        };
+        let lines = |text: String| text.lines().map(ToOwned::to_owned).collect::<Vec<_>>();
+        let mut seen = BTreeMap::new();
+        seen.insert("links", names("/sys/class/net"));
+        seen.insert("network namespaces", names("/run/netns"));
+        seen.insert("mounts", lines(fs::read_to_string("/proc/self/mounts")?));
+        seen.insert("routes", lines(output(Command::new("ip").args(["route", "show", "table", "all"]))?));
+        seen.insert("tables of rules", lines(output(Command::new("nft").args(["list", "tables"]))?));
+        seen.insert("forwarding", lines(fs::read_to_string("/proc/sys/net/ipv4/ip_forward")?));
+        let processes = process::list(directories)?.into_iter();
+        seen.insert("processes", processes.map(|process| process.name).collect());
+        seen.insert("control groups", cgroup::ours()?);
+        for list in seen.values_mut() {
+            list.sort();
+        }
+        Ok(Self(seen))
+    }
+
+    /// Fails with every difference between the host then and now.
+    pub(super) fn must_equal(&self, now: &Self) -> Result<()> {
+        let mut differences = Vec::new();
+        let nothing = Vec::new();
+        for &aspect in self.0.keys().chain(now.0.keys()) {
+            let before = self.0.get(aspect).unwrap_or(&nothing);
+            let after = now.0.get(aspect).unwrap_or(&nothing);
+            differences.extend(
+                after.iter().filter(|line| !before.contains(line)).map(|line| format!("{aspect}: + {line}")),
+            );
+            differences.extend(
+                before.iter().filter(|line| !after.contains(line)).map(|line| format!("{aspect}: - {line}")),
+            );
+        }
+        differences.dedup();
+        if differences.is_empty() {
+            return Ok(());
+        }
+        bail!("the host is not as it was:\n  {}", differences.join("\n  "))
+    }
+}
+
+/// Kills the tool after a step, lets another run finish, removes the cluster, and compares the host.
+pub(super) fn kill_and_resume(directories: &Directories, moment: &str, log: &Log) -> Result<()> {
+    let before = Host::look(directories)?;
+    kill_after(directories, moment)?;
+    log.run(xtask(directories)?.args(["cluster", "up"])).context("up does not finish what was begun")?;
+    log.run(xtask(directories)?.args(["cluster", "down"])).context("down fails")?;
+    before.must_equal(&Host::look(directories)?)
+}
+
+fn kill_after(directories: &Directories, moment: &str) -> Result<()> {
+    let mut child = xtask(directories)?
+        .args(["cluster", "up", "--nodes", "2"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("failed to start the tool")?;
+    let lines = BufReader::new(child.stderr.take().context("the tool has no output")?).lines();
+    let mut seen = Vec::new();
+    for line in lines {
+        let line = line.context("failed to read what the tool says")?;
+        let reached =
+            line.trim_start().strip_prefix('✓').is_some_and(|rest| rest.trim_start().starts_with(moment));
+        seen.push(line);
+        if reached {
+            child.kill().context("failed to kill the tool")?;
+            child.wait().context("failed to wait for the tool")?;
+            return Ok(());
+        }
+    }
+    bail!("{moment} was never reached:\n{}", seen.join("\n"))
+}
+
+fn xtask(directories: &Directories) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("failed to find this program")?);
+    command.arg("--cache").arg(directories.cache());
+    Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_difference_is_named() {
+        let host = |links: &[&str]| Host([("links", links.iter().map(ToString::to_string).collect())].into());
+        assert!(host(&["lo"]).must_equal(&host(&["lo"])).is_ok());
+        let error = host(&["lo", "eth0"]).must_equal(&host(&["lo", "osop-nodes"]));
+        let text = error.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(text.contains("links: + osop-nodes") && text.contains("links: - eth0"), "{text}");
+    }
+}
