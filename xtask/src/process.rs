@@ -45,16 +45,9 @@ impl Mark {
 }
 
 /// Ends the commands of an earlier run that was killed: they would go on writing where this one writes.
-/// The caller holds the lock, so no run is alive that they could belong to, unless this run is itself part of
-/// a step of another: those above it stay.
+/// The caller holds the lock, so no other run is alive that they could belong to.
 pub(crate) fn end_leftovers(directories: &Directories) -> Result<()> {
-    let above = ancestors();
-    let left = list(directories)?.into_iter().filter(|process| process.name == STEP);
-    end(
-        STEP,
-        &left.map(|process| process.pid).filter(|pid| !above.contains(pid)).collect::<Vec<_>>(),
-        Signal::SIGTERM,
-    )
+    stop(directories, STEP, Signal::SIGTERM)
 }
 
 /// This process and all that it descends from.
@@ -84,12 +77,17 @@ pub(crate) struct Process {
 }
 
 /// All processes of the cluster in this directory. One that has ended but is not yet waited for shows no
-/// environment, so it is not among them.
+/// environment, so it is not among them. Neither is this process, nor what it was started by: a run can be a
+/// step of another, and then carries its mark.
 pub(crate) fn list(directories: &Directories) -> Result<Vec<Process>> {
+    let above = ancestors();
     let cluster = directories.cluster().into_os_string();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").context("failed to list /proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        if above.contains(&pid) {
+            continue;
+        }
         // A process may end between the listing and the reading: then it is not ours to list.
         let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { continue };
         if let Some((name, key)) = read_mark(&environment, &cluster) {
@@ -169,16 +167,13 @@ fn open_log(path: &Path) -> Result<File> {
 /// Ends every process of that name and waits until it is gone; kills it when it does not go in time.
 pub(crate) fn stop(directories: &Directories, name: &str, signal: Signal) -> Result<()> {
     let processes = list(directories)?.into_iter().filter(|process| process.name == name);
-    end(name, &processes.map(|process| process.pid).collect::<Vec<_>>(), signal)
-}
-
-fn end(name: &str, pids: &[i32], signal: Signal) -> Result<()> {
-    send(pids, signal)?;
-    if wait_for_end(pids) {
+    let pids: Vec<i32> = processes.map(|process| process.pid).collect();
+    send(&pids, signal)?;
+    if wait_for_end(&pids) {
         return Ok(());
     }
-    send(pids, Signal::SIGKILL)?;
-    if wait_for_end(pids) {
+    send(&pids, Signal::SIGKILL)?;
+    if wait_for_end(&pids) {
         return Ok(());
     }
     bail!("{name} (process {pids:?}) does not end even when killed")
@@ -242,6 +237,13 @@ mod tests {
         let other = environment("OPENSTACK_OPERATOR_CLUSTER=/c/d OPENSTACK_OPERATOR_PROCESS=etcd");
         assert_eq!(read_mark(&other, &cluster), None);
         assert_eq!(read_mark(b"PATH=/bin", &cluster), None);
+    }
+
+    #[test]
+    fn a_process_knows_what_it_descends_from() {
+        let above = ancestors();
+        assert_eq!(above.first().copied(), i32::try_from(std::process::id()).ok());
+        assert!(above.len() > 1, "a test has a process above it");
     }
 
     #[test]

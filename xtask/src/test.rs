@@ -124,8 +124,9 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<Ex
     let all = Layer::value_variants().iter().copied();
     let layers: Vec<Layer> = all.filter(|layer| arguments.only.is_none_or(|only| only == *layer)).collect();
     let outcome = Outcome::default();
+    let xtask = keep_program(directories)?;
     let existed = Settings::load(directories)?.is_some();
-    if let Err(error) = run_layers(directories, arguments, &layers, &outcome) {
+    if let Err(error) = run_layers(directories, arguments, &layers, &xtask, &outcome) {
         outcome.add(Counts { passed: 0, failed: 1 });
         progress::error(&error);
     }
@@ -134,7 +135,7 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<Ex
         cluster::run(directories, cluster::Command::Down)?;
     }
     if layers.contains(&Layer::Lifecycle) {
-        run_lifecycle(directories, &outcome)?;
+        run_lifecycle(directories, &xtask, &outcome)?;
     }
     for failure in outcome.failures.into_inner().unwrap_or_else(PoisonError::into_inner) {
         progress::say(&failure);
@@ -144,8 +145,17 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<Ex
     Ok(if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// A copy of this program that tests can call: building the tests may replace the one that runs.
+fn keep_program(directories: &Directories) -> Result<PathBuf> {
+    let (path, unfinished) = (directories.cache().join("xtask"), directories.cache().join(".xtask"));
+    fs::copy("/proc/self/exe", &unfinished)
+        .and_then(|_| fs::rename(&unfinished, &path))
+        .with_context(|| format!("failed to copy this program to {}", path.display()))?;
+    Ok(path)
+}
+
 /// Comes last, when no cluster is up: it makes and removes its own.
-fn run_lifecycle(directories: &Directories, outcome: &Outcome) -> Result<()> {
+fn run_lifecycle(directories: &Directories, xtask: &Path, outcome: &Outcome) -> Result<()> {
     if Settings::load(directories)?.is_some() {
         progress::say("a cluster is up: how one is made and removed is not checked");
         return Ok(());
@@ -156,7 +166,7 @@ fn run_lifecycle(directories: &Directories, outcome: &Outcome) -> Result<()> {
         let name = format!("killed after {moment}");
         let after: Vec<&str> = before.iter().map(String::as_str).collect();
         graph.add(&name, Weight::Light, &after, move |log| {
-            Ok(outcome.count(lifecycle::kill_and_resume(directories, moment, log)))
+            Ok(outcome.count(lifecycle::kill_and_resume(directories, xtask, moment, log)))
         });
         before = vec![name];
     }
@@ -167,6 +177,7 @@ fn run_layers(
     directories: &Directories,
     arguments: &Arguments,
     layers: &[Layer],
+    xtask: &Path,
     outcome: &Outcome,
 ) -> Result<()> {
     let builder = Builder::new(directories);
@@ -193,7 +204,10 @@ fn run_layers(
     graph.run(directories, &progress)?;
     drop(lock);
     if smoke {
-        let environment = smoke_environment(directories, arguments, &builder, settings.as_ref())?;
+        let mut environment = smoke_environment(directories, arguments, &builder, settings.as_ref())?;
+        if settings.is_some() {
+            environment.insert("SMOKE_XTASK", xtask.display().to_string());
+        }
         let mut graph = Graph::default();
         graph.add("smoke", Weight::Heavy, &[], move |log| {
             let mut command = cargo(directories);
@@ -329,7 +343,6 @@ fn smoke_environment(
         environment.insert("KUBECONFIG", path(cluster::kubeconfig(directories)));
         environment.insert("SMOKE_GATEWAY_ADDRESS", settings.addresses.gateway_service().to_string());
         environment.insert("SMOKE_PROVIDER_RANGE", settings.addresses.provider_range.to_string());
-        environment.insert("SMOKE_XTASK", path(std::env::current_exe()?));
         environment.insert("OPENSTACK_OPERATOR_CACHE", path(directories.cache().to_owned()));
     }
     if let Some(context) = &arguments.context {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
@@ -72,17 +73,26 @@ impl Host {
 }
 
 /// Kills the tool after a step, lets another run finish, removes the cluster, and compares the host.
-pub(super) fn kill_and_resume(directories: &Directories, moment: &str, log: &Log) -> Result<()> {
+pub(super) fn kill_and_resume(
+    directories: &Directories,
+    xtask: &Path,
+    moment: &str,
+    log: &Log,
+) -> Result<()> {
+    let cluster = |arguments: &[&str]| {
+        let mut command = Command::new(xtask);
+        command.arg("--cache").arg(directories.cache()).arg("cluster").args(arguments);
+        command
+    };
     let before = Host::look(directories)?;
-    kill_after(directories, moment)?;
-    log.run(xtask(directories)?.args(["cluster", "up"])).context("up does not finish what was begun")?;
-    log.run(xtask(directories)?.args(["cluster", "down"])).context("down fails")?;
+    kill_after(&mut cluster(&["up", "--nodes", "2"]), moment)?;
+    log.run(&mut cluster(&["up"])).context("up does not finish what was begun")?;
+    log.run(&mut cluster(&["down"])).context("down fails")?;
     before.must_equal(&Host::look(directories)?)
 }
 
-fn kill_after(directories: &Directories, moment: &str) -> Result<()> {
-    let mut child = xtask(directories)?
-        .args(["cluster", "up", "--nodes", "2"])
+fn kill_after(up: &mut Command, moment: &str) -> Result<()> {
+    let mut child = up
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -102,12 +112,6 @@ fn kill_after(directories: &Directories, moment: &str) -> Result<()> {
         }
     }
     bail!("{moment} was never reached:\n{}", seen.join("\n"))
-}
-
-fn xtask(directories: &Directories) -> Result<Command> {
-    let mut command = Command::new(std::env::current_exe().context("failed to find this program")?);
-    command.arg("--cache").arg(directories.cache());
-    Ok(command)
 }
 
 #[cfg(test)]
