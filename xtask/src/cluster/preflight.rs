@@ -19,7 +19,7 @@ use crate::process;
 use crate::progress::size;
 
 /// A start that builds everything needs about this much, caches of Go and cargo included.
-const DISK_COLD: u64 = 15 << 30;
+const DISK_COLD: u64 = 20 << 30;
 /// With everything built, only the disks of the nodes take room.
 const DISK_WARM: u64 = 5 << 30;
 /// The control plane and one idle node hold half of this.
