@@ -256,7 +256,7 @@ fn down(directories: &Directories) -> Result<()> {
         Ok(Some(settings)) => settings,
         Ok(None) => {
             progress::say("there is no cluster");
-            return Ok(());
+            return end_processes(directories, &Log::create(directories, "processes off")?);
         }
         Err(error) => {
             progress::error(&error);
@@ -273,12 +273,7 @@ fn down(directories: &Directories) -> Result<()> {
         Ok(String::new())
     });
     graph.add("processes off", Weight::Light, &["nodes off"], move |log| {
-        // The control plane, the registries, and whatever a run that was killed left behind. All that they
-        // know goes too, so there is nothing to wait for.
-        for process in process::list(directories)? {
-            process::stop(directories, &process.name, Signal::SIGKILL)?;
-        }
-        Builder::new(directories).clean_up(log)?;
+        end_processes(directories, log)?;
         Ok(String::new())
     });
     graph.add("network off", Weight::Light, &["processes off"], move |log| {
@@ -291,6 +286,15 @@ fn down(directories: &Directories) -> Result<()> {
         Ok(String::new())
     });
     graph.run(directories, &Progress::new())
+}
+
+/// Ends the control plane, the registries, and whatever a run that was killed left behind. All that they know
+/// goes too, so there is nothing to wait for.
+fn end_processes(directories: &Directories, log: &Log) -> Result<()> {
+    for process in process::list(directories)? {
+        process::stop(directories, &process.name, Signal::SIGKILL)?;
+    }
+    Builder::new(directories).clean_up(log)
 }
 
 fn remove_state(directories: &Directories) -> Result<()> {
