@@ -3,6 +3,7 @@
 mod addons;
 pub(crate) mod cgroup;
 mod control;
+pub(crate) mod existing;
 mod network;
 mod node;
 pub(crate) mod node_init;
@@ -19,9 +20,10 @@ use crate::command::Log;
 use crate::directories::Directories;
 use crate::golang::Program;
 use crate::graph::{Graph, Weight};
-use crate::images::{self, Builder};
+use crate::images::{self, Builder, buildah::Buildah};
+use crate::kubectl::Kubectl;
 use crate::progress::{self, Progress};
-use crate::{host, process, registry};
+use crate::{process, registry};
 use settings::{Addresses, MOST_NODES, Node, Settings};
 
 #[derive(Subcommand)]
@@ -50,6 +52,11 @@ pub(crate) struct Up {
 }
 
 impl Up {
+    /// Whether any option says what the cluster shall be.
+    pub(crate) fn is_given(&self) -> bool {
+        self.nodes.is_some() || self.addresses != Addresses::usual()
+    }
+
     /// A cluster like the one there is, or else as the defaults say, with at least so many nodes.
     pub(crate) fn at_least(directories: &Directories, nodes: u8) -> Result<Self> {
         let existing = Settings::load(directories)?;
@@ -84,9 +91,9 @@ fn up(directories: &Directories, arguments: &Up) -> Result<()> {
     graph.run(directories, &Progress::new())?;
     progress::say(&format!(
         "\n{} ready. To use the cluster:\n  export KUBECONFIG=$(cargo xtask cluster kubeconfig)\n  \
-         alias kubectl='{} kubectl'",
+         alias kubectl='{}'",
         if settings.nodes == 1 { "1 node is".to_owned() } else { format!("{} nodes are", settings.nodes) },
-        Program::Kubernetes.place(directories)?.join("kubernetes").display()
+        Kubectl::local(directories)?.shown()
     ));
     Ok(())
 }
@@ -132,13 +139,10 @@ pub(crate) fn add_steps<'a>(
     builder: &'a Builder,
 ) -> Result<()> {
     let addresses = &settings.addresses;
-    if !graph.contains("host tools") {
-        graph.add("host tools", Weight::Light, &[], host::ensure_tools);
-    }
     for program in [Program::Kubernetes, Program::Registry, Program::Etcd, Program::Containerd] {
         add_build(graph, directories, program);
     }
-    graph.add("node file system", Weight::Heavy, &["host tools"], |log| {
+    graph.add("node file system", Weight::Heavy, &[], |log| {
         Ok(node::build_file_system(directories, log)?.detail())
     });
     builder.add_steps(graph, &["base"])?;
@@ -149,7 +153,7 @@ pub(crate) fn add_steps<'a>(
             addons::build_image(builder, program, log)
         });
     }
-    graph.add("network", Weight::Light, &["host tools"], |log| {
+    graph.add("network", Weight::Light, &[], |log| {
         network::ensure_host(addresses, log)?;
         Ok(addresses.host_address().to_string())
     });
@@ -207,10 +211,15 @@ fn wait_until_ready(directories: &Directories, nodes: &[Node], log: &Log) -> Res
         let name = format!("node/{}", node.name);
         // A node that has never been on must first make itself known.
         for condition in ["--for=create", "--for=condition=Ready"] {
-            log.run(control::kubectl(directories)?.args(["wait", condition, &name, "--timeout=180s"]))
-                .with_context(|| {
-                    format!("its logs are in {}", node.directory(directories).join("log").display())
-                })?;
+            log.run(Kubectl::local(directories)?.command().args([
+                "wait",
+                condition,
+                &name,
+                "--timeout=180s",
+            ]))
+            .with_context(|| {
+                format!("its logs are in {}", node.directory(directories).join("log").display())
+            })?;
         }
     }
     Ok(())
@@ -294,7 +303,7 @@ fn end_processes(directories: &Directories, log: &Log) -> Result<()> {
     for process in process::list(directories)? {
         process::stop(directories, &process.name, Signal::SIGKILL)?;
     }
-    Builder::new(directories).clean_up(log)
+    Buildah::new(directories).clean_up(log)
 }
 
 fn remove_state(directories: &Directories) -> Result<()> {

@@ -6,6 +6,8 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::command::Log;
+use crate::directories::Directories;
+use crate::progress::Progress;
 
 /// A program and the package that holds it.
 const TOOLS: [(&str, &str); 8] = [
@@ -25,23 +27,34 @@ const LIBRARIES: [(&str, &str); 2] = [
     ("/etc/ssl/certs/ca-certificates.crt", "ca-certificates"),
 ];
 
-/// Installs what is missing; says which packages to install where there is no apt.
-pub(crate) fn ensure_tools(log: &Log) -> Result<String> {
+/// Installs what is missing, as a step that a person sees; says which packages to install where there is no
+/// apt.
+pub(crate) fn ensure_tools(directories: &Directories, progress: &Progress) -> Result<()> {
     let missing = missing_packages();
     if missing.is_empty() {
-        return Ok("present".to_owned());
+        return Ok(());
     }
     if find("apt-get").is_none() {
         bail!("these programs are missing and there is no apt-get to install them: {}", missing.join(", "));
     }
+    let log = Log::create(directories, "host tools")?;
+    let step = progress.step("host tools");
+    let installed = install(&missing, &log);
+    match &installed {
+        Ok(()) => step.finish('✓', &format!("installed {}", missing.join(" "))),
+        Err(_) => step.finish('✗', "failed"),
+    }
+    installed
+}
+
+fn install(packages: &[&str], log: &Log) -> Result<()> {
     let apt = || {
         let mut command = Command::new("apt-get");
         command.args(["-qq", "-o", "DPkg::Lock::Timeout=300"]).env("DEBIAN_FRONTEND", "noninteractive");
         command
     };
     log.run(apt().arg("update"))?;
-    log.run(apt().args(["install", "--yes", "--no-install-recommends"]).args(&missing))?;
-    Ok(format!("installed {}", missing.join(" ")))
+    log.run(apt().args(["install", "--yes", "--no-install-recommends"]).args(packages))
 }
 
 fn missing_packages() -> Vec<&'static str> {

@@ -1,5 +1,7 @@
 //! Container images and the guest disk, built from `images/` and pushed to the local registry.
 
+pub(crate) mod buildah;
+pub(crate) mod origin;
 pub(crate) mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,18 +18,20 @@ use crate::command::{Log, output};
 use crate::directories::Directories;
 use crate::golang::Program;
 use crate::graph::{Graph, Weight};
+use crate::host;
 use crate::process;
 use crate::progress::{self, Progress};
 use crate::registry::{self, PushRegistry};
 use crate::store::{self, Key};
-use crate::{host, images::table::Table};
+use buildah::Buildah;
+use table::Table;
 
 /// The step after which images can be pushed.
 pub(crate) const PUSH_STEP: &str = "push registry";
+/// Where in the registry the images of the table are.
+pub(crate) const PROJECT: &str = "openstack";
 /// The tag that every image has besides the one of its content.
 pub(crate) const RELEASE: &str = "2025.1";
-/// The host's certificates: behind a proxy with its own authority, downloads in a build need them.
-const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -54,25 +58,30 @@ pub(crate) fn run(directories: &Directories, command: Command) -> Result<()> {
         Ok(Program::Registry.build(directories, log)?.detail())
     });
     builder.add_steps(&mut graph, &wanted)?;
-    graph.run(directories, &Progress::new())
+    let progress = Progress::new();
+    host::ensure_tools(directories, &progress)?;
+    graph.run(directories, &progress)
 }
 
 /// Builds images; shared by all steps that do.
 pub(crate) struct Builder {
     pub(crate) directories: Directories,
+    buildah: Buildah,
     registry: OnceLock<PushRegistry>,
     table: OnceLock<Table>,
-    /// Names with content tags, computed once: files that change while images are built belong to the next run.
-    names: OnceLock<BTreeMap<String, String>>,
+    /// What each image is built from, read once: files that change while images are built belong to the next
+    /// run.
+    keys: OnceLock<BTreeMap<String, Key>>,
 }
 
 impl Builder {
     pub(crate) fn new(directories: &Directories) -> Self {
         Self {
             directories: directories.clone(),
+            buildah: Buildah::new(directories),
             registry: OnceLock::new(),
             table: OnceLock::new(),
-            names: OnceLock::new(),
+            keys: OnceLock::new(),
         }
     }
 
@@ -92,20 +101,31 @@ impl Builder {
         Ok(self.table()?.images().iter().map(|image| image.name.clone()).collect())
     }
 
-    /// Name and content tag of an image of the table, without the registry.
-    pub(crate) fn name(&self, image: &str) -> Result<String> {
-        let names = if let Some(names) = self.names.get() {
-            names
+    /// What an image of the table is built from.
+    fn key(&self, image: &str) -> Result<Key> {
+        let keys = if let Some(keys) = self.keys.get() {
+            keys
         } else {
             let table = self.table()?;
-            let mut names = BTreeMap::new();
+            let mut keys = BTreeMap::new();
             for image in table.images() {
-                let digits = table.key(&self.recipes(), image)?.digits();
-                names.insert(image.name.clone(), format!("openstack/{}:{digits}", image.name));
+                keys.insert(image.name.clone(), table.key(&self.recipes(), image)?);
             }
-            self.names.get_or_init(|| names)
+            self.keys.get_or_init(|| keys)
         };
-        names.get(image).cloned().with_context(|| format!("there is no image {image:?}"))
+        keys.get(image).cloned().with_context(|| format!("there is no image {image:?}"))
+    }
+
+    /// Name and content tag of an image of the table, without the registry.
+    pub(crate) fn name(&self, image: &str) -> Result<String> {
+        Ok(format!("{PROJECT}/{image}:{}", self.key(image)?.digits()))
+    }
+
+    /// The program of this workspace that an image carries, once its step is done. Image and host run the same
+    /// file.
+    pub(crate) fn program(&self, image: &str) -> Result<PathBuf> {
+        let program = self.table()?.image(image)?.program()?;
+        Ok(store::place(&self.directories, program, self.key(image)?).join(program))
     }
 
     /// Adds the steps that build these images and what they are based on.
@@ -118,12 +138,9 @@ impl Builder {
                 next = self.table()?.image(name)?.base.as_deref();
             }
         }
-        if !graph.contains("host tools") {
-            graph.add("host tools", Weight::Light, &[], host::ensure_tools);
-        }
         if !graph.contains(PUSH_STEP) {
-            graph.add(PUSH_STEP, Weight::Light, &["host tools", &Program::Registry.step()], |log| {
-                self.clean_up(log)?;
+            graph.add(PUSH_STEP, Weight::Light, &[&Program::Registry.step()], |log| {
+                self.buildah.clean_up(log)?;
                 let registry = PushRegistry::start(&self.directories)?;
                 Ok(self.registry.get_or_init(|| registry).address.clone())
             });
@@ -134,11 +151,24 @@ impl Builder {
             if graph.contains(&format!("image {name}")) {
                 continue;
             }
-            let after = image.base.as_ref().map(|base| format!("image {base}"));
-            let after: Vec<&str> = after.as_deref().into_iter().chain([PUSH_STEP]).collect();
+            let mut after = vec![PUSH_STEP.to_owned()];
+            after.extend(image.base.as_ref().map(|base| format!("image {base}")));
+            if image.program.is_some() {
+                after.push(self.add_program(graph, &name)?);
+            }
+            let after: Vec<&str> = after.iter().map(String::as_str).collect();
             graph.add(format!("image {name}"), Weight::Heavy, &after, move |log| self.ensure(&name, log));
         }
         Ok(())
+    }
+
+    /// Adds the step that builds the program of an image, and returns its name.
+    pub(crate) fn add_program<'a>(&'a self, graph: &mut Graph<'a>, image: &str) -> Result<String> {
+        let image = self.table()?.image(image)?;
+        let program = image.program()?;
+        let step = format!("build {program}");
+        graph.add(&step, Weight::Heavy, &[], move |log| self.build_program(&image.name, program, log));
+        Ok(step)
     }
 
     /// Builds and pushes an image of the table, unless the registry has it.
@@ -148,6 +178,8 @@ impl Builder {
         let image = table.image(name)?;
         let full = self.name(name)?;
         if self.has(&full) && (image.recipe != "guest" || self.guest_disk()?.exists()) {
+            // Another content may have been built since, and have had the release's tag.
+            registry::tag(&self.directories, &full, RELEASE)?;
             return Ok("cached".to_owned());
         }
         let context = self.context(name, &self.recipes().join(&image.recipe))?;
@@ -155,7 +187,7 @@ impl Builder {
         match &image.base {
             Some(base) => {
                 let base = self.name(base)?;
-                self.fetch(&base, log)?;
+                self.buildah.fetch(self.push_address()?, &base, log)?;
                 arguments.push(("BASE", format!("localhost/{base}")));
             }
             None if image.recipe == "base" => {
@@ -168,20 +200,21 @@ impl Builder {
         if arguments.iter().any(|(argument, _)| *argument == "PYTHON_PACKAGES") {
             fs::copy(self.recipes().join(constraints), context.join(constraints))?;
         }
-        if let Some(program) = &image.program {
-            self.build_program(program, &context, log)?;
+        if image.program.is_some() {
+            link_or_copy(&self.program(name)?, &context.join("program"))?;
         }
-        self.build(&full, &context, &arguments, log)?;
-        let size = self.size(&full)?;
+        self.buildah.build(&full, &context, &arguments, log)?;
+        let size = self.buildah.size(&full)?;
         if image.recipe == "guest" {
-            self.export_guest(&full, log)?;
+            store::ensure(&self.directories, "guest", self.key("guest")?, |place| {
+                self.buildah.copy_out(&full, "guest.qcow2", place, log)
+            })?;
         }
-        // The content tag comes last: whoever finds it has nothing more to push.
-        self.push(&full, &format!("openstack/{name}:{RELEASE}"), log)?;
-        self.push(&full, &full, log)?;
+        self.push(&full, log)?;
+        registry::tag(&self.directories, &full, RELEASE)?;
         // Nothing is built on it, and the registry has it now.
         if !table.images().iter().any(|other| other.base.as_deref() == Some(name)) {
-            self.forget(&full, log)?;
+            self.buildah.forget(&full, log)?;
         }
         store::remove(&context)?;
         Ok(format!("{}, built in {:.0} s", progress::size(size), started.elapsed().as_secs_f64()))
@@ -200,24 +233,28 @@ impl Builder {
         Ok(part.path.join("rootfs.tar"))
     }
 
-    /// Puts a program of this workspace into a build context.
-    fn build_program(&self, program: &str, context: &Path, log: &Log) -> Result<()> {
-        let checkout = &self.directories.checkout;
-        let mut cargo = Process::new("cargo");
-        cargo.args(["build", "--release", "--locked", "--package", program]).current_dir(checkout);
-        log.run(&mut cargo)?;
-        let metadata = output(
-            Process::new("cargo")
-                .args(["metadata", "--no-deps", "--format-version=1", "--locked"])
-                .current_dir(checkout),
-        )?;
-        let metadata: serde_json::Value =
-            serde_json::from_str(&metadata).context("cargo's metadata is not JSON")?;
-        let target = metadata["target_directory"].as_str().context("cargo does not say where it builds")?;
-        let built = Path::new(target).join("release").join(program);
-        fs::copy(&built, context.join("program"))
-            .with_context(|| format!("failed to copy {}", built.display()))?;
-        Ok(())
+    /// Builds the program that an image carries.
+    fn build_program(&self, image: &str, program: &str, log: &Log) -> Result<String> {
+        let part = store::ensure(&self.directories, program, self.key(image)?, |place| {
+            let checkout = &self.directories.checkout;
+            let mut cargo = Process::new("cargo");
+            cargo.args(["build", "--release", "--locked", "--package", program]).current_dir(checkout);
+            log.run(&mut cargo)?;
+            let metadata = output(
+                Process::new("cargo")
+                    .args(["metadata", "--no-deps", "--format-version=1", "--locked"])
+                    .current_dir(checkout),
+            )?;
+            let metadata: serde_json::Value =
+                serde_json::from_str(&metadata).context("cargo's metadata is not JSON")?;
+            let target =
+                metadata["target_directory"].as_str().context("cargo does not say where it builds")?;
+            let built = Path::new(target).join("release").join(program);
+            fs::copy(&built, place.join(program))
+                .with_context(|| format!("failed to copy {}", built.display()))?;
+            Ok(())
+        })?;
+        Ok(part.detail())
     }
 
     /// A fresh build context with the files of the recipe.
@@ -229,90 +266,19 @@ impl Builder {
         Ok(context)
     }
 
-    /// buildah with a storage of its own: images of other programs on this machine are not ours to touch.
-    fn buildah(&self, subcommand: &str) -> Result<Process> {
-        let place = self.directories.buildah();
-        fs::create_dir_all(&place).with_context(|| format!("failed to create {}", place.display()))?;
-        // Who may sign what is a matter of the host's configuration; these images are our own.
-        let policy = place.join("policy.json");
-        if !policy.exists() {
-            fs::write(&policy, r#"{"default": [{"type": "insecureAcceptAnything"}]}"#)
-                .with_context(|| format!("failed to write {}", policy.display()))?;
-        }
-        let mut command = Process::new("buildah");
-        command.arg("--root").arg(place.join("storage")).arg("--runroot").arg(place.join("run"));
-        command.args(["--storage-driver", "overlay", subcommand]);
-        if matches!(subcommand, "bud" | "pull" | "push") {
-            command.arg("--signature-policy").arg(policy);
-        }
-        command.env("BUILDAH_ISOLATION", "chroot");
-        Ok(command)
+    /// Builds an image of a recipe that is not in the table, and pushes it.
+    pub(crate) fn build_other(&self, name: &str, context: &Path, log: &Log) -> Result<()> {
+        self.buildah.build(name, context, &[], log)?;
+        self.push(name, log)?;
+        self.buildah.forget(name, log)
     }
 
-    /// Removes the containers of builds that were killed; each would leave a mount behind.
-    pub(crate) fn clean_up(&self, log: &Log) -> Result<()> {
-        // Without the program nothing can have been built since it was removed.
-        if self.directories.buildah().join("storage").exists() && host::find("buildah").is_some() {
-            log.run(self.buildah("rm")?.arg("--all"))?;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn build(
-        &self,
-        name: &str,
-        context: &Path,
-        arguments: &[(&str, String)],
-        log: &Log,
-    ) -> Result<()> {
-        let mut command = self.buildah("bud")?;
-        command.args(["--layers=false", "--pull-never", "--format=oci"]);
-        for (argument, value) in arguments {
-            if *argument == "PYTHON_PACKAGES" {
-                command.arg(format!("--volume={CERTIFICATES}:{CERTIFICATES}:ro"));
-            }
-            command.arg(format!("--build-arg={argument}={value}"));
-        }
-        command.arg(format!("--tag=localhost/{name}")).arg(context);
-        log.run(&mut command)
+    fn push(&self, name: &str, log: &Log) -> Result<()> {
+        self.buildah.push(self.push_address()?, name, log)
     }
 
     fn push_address(&self) -> Result<&str> {
         Ok(&self.registry.get().context("the registry to push to does not run")?.address)
-    }
-
-    pub(crate) fn push(&self, name: &str, target: &str, log: &Log) -> Result<()> {
-        let mut command = self.buildah("push")?;
-        command.args(["--quiet", "--tls-verify=false"]);
-        command.arg(format!("localhost/{name}"));
-        command.arg(format!("docker://{}/{target}", self.push_address()?));
-        log.run(&mut command)
-    }
-
-    /// Brings an image that only the registry has back into the storage of builds.
-    fn fetch(&self, name: &str, log: &Log) -> Result<()> {
-        if output(self.buildah("inspect")?.args(["--type=image", &format!("localhost/{name}")])).is_ok() {
-            return Ok(());
-        }
-        let source = format!("{}/{name}", self.push_address()?);
-        log.run(self.buildah("pull")?.args([
-            "--quiet",
-            "--tls-verify=false",
-            &format!("docker://{source}"),
-        ]))?;
-        log.run(self.buildah("tag")?.args([&source, &format!("localhost/{name}")]))
-    }
-
-    pub(crate) fn forget(&self, name: &str, log: &Log) -> Result<()> {
-        log.run(self.buildah("rmi")?.arg(format!("localhost/{name}")))
-    }
-
-    fn size(&self, name: &str) -> Result<u64> {
-        let images = output(self.buildah("images")?.args(["--json", &format!("localhost/{name}")]))?;
-        let images: serde_json::Value =
-            serde_json::from_str(&images).context("buildah's list is not JSON")?;
-        let size = images.pointer("/0/size").and_then(serde_json::Value::as_str).unwrap_or_default();
-        parse_size(size).with_context(|| format!("buildah gives the size of {name} as {size:?}"))
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
@@ -320,45 +286,9 @@ impl Builder {
     }
 
     /// Where the guest's disk is for programs on the host.
-    pub(crate) fn guest_disk(&self) -> Result<PathBuf> {
-        let table = self.table()?;
-        let key = table.key(&self.recipes(), table.image("guest")?)?;
-        Ok(store::place(&self.directories, "guest", key).join("guest.qcow2"))
+    fn guest_disk(&self) -> Result<PathBuf> {
+        Ok(store::place(&self.directories, "guest", self.key("guest")?).join("guest.qcow2"))
     }
-
-    fn export_guest(&self, name: &str, log: &Log) -> Result<()> {
-        let table = self.table()?;
-        let key = table.key(&self.recipes(), table.image("guest")?)?;
-        store::ensure(&self.directories, "guest", key, |place| {
-            let container =
-                output(self.buildah("from")?.arg("--pull-never").arg(format!("localhost/{name}")))?;
-            let container = container.trim();
-            let root = output(self.buildah("mount")?.arg(container))?;
-            fs::copy(Path::new(root.trim()).join("guest.qcow2"), place.join("guest.qcow2"))
-                .context("the guest image has no /guest.qcow2")?;
-            log.run(self.buildah("rm")?.arg(container))
-        })?;
-        Ok(())
-    }
-}
-
-/// buildah writes sizes for people: `139 MB`.
-fn parse_size(text: &str) -> Option<u64> {
-    let (number, unit) = text.split_once(' ')?;
-    let number: f64 = number.parse().ok()?;
-    let factor: f64 = match unit {
-        "B" => 1.0,
-        "KB" => 1e3,
-        "MB" => 1e6,
-        "GB" => 1e9,
-        _ => return None,
-    };
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a size is small and positive"
-    )]
-    Some((number * factor) as u64)
 }
 
 fn link_or_copy(source: &Path, target: &Path) -> Result<()> {
@@ -367,14 +297,4 @@ fn link_or_copy(source: &Path, target: &Path) -> Result<()> {
             .with_context(|| format!("failed to copy {} to {}", source.display(), target.display()))?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn sizes_of_buildah_are_read() {
-        assert_eq!(super::parse_size("139 MB"), Some(139_000_000));
-        assert_eq!(super::parse_size("1.5 GB"), Some(1_500_000_000));
-        assert_eq!(super::parse_size("big"), None);
-    }
 }

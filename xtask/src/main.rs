@@ -1,5 +1,6 @@
 //! The project's own commands: the local cluster, the images and the tests.
 
+mod cloud;
 mod cluster;
 mod command;
 mod directories;
@@ -7,6 +8,7 @@ mod golang;
 mod graph;
 mod host;
 mod images;
+mod kubectl;
 mod process;
 mod progress;
 mod registry;
@@ -30,6 +32,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Bring up a whole cloud: a cluster, the images, the operator and a control plane. Safe to repeat.
+    Up(cloud::UpArguments),
+    /// Remove the cloud, and the local cluster with it.
+    Down(cloud::DownArguments),
     /// Make, inspect and remove a real Kubernetes on this machine.
     #[command(subcommand)]
     Cluster(cluster::Command),
@@ -63,6 +69,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let directories = directories::Directories::find(arguments.cache)?;
     match arguments.command {
+        Command::Up(arguments) => cloud::up(&directories, &arguments).map(|()| ExitCode::SUCCESS),
+        Command::Down(arguments) => cloud::down(&directories, &arguments).map(|()| ExitCode::SUCCESS),
         Command::Cluster(command) => cluster::run(&directories, command).map(|()| ExitCode::SUCCESS),
         Command::Images(command) => images::run(&directories, command).map(|()| ExitCode::SUCCESS),
         Command::Test(arguments) => test::run(&directories, &arguments),

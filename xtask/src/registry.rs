@@ -20,11 +20,39 @@ pub(crate) const PULL: &str = "registry";
 /// be built while the cluster's other parts are, or without any.
 const PUSH: &str = "push-registry";
 
-/// Whether the storage holds an image `name:tag`. The registry keeps a file for each tag.
+/// Whether the storage holds an image `name:tag`.
 pub(crate) fn has(directories: &Directories, image: &str) -> bool {
-    let Some((name, tag)) = image.rsplit_once(':') else { return false };
+    tag_directory(directories, image).is_some_and(|directory| directory.join("current/link").exists())
+}
+
+/// Gives an image of the storage a second tag, which another image may have had: what a push of the same
+/// content would do, without the content.
+pub(crate) fn tag(directories: &Directories, image: &str, tag: &str) -> Result<()> {
+    let source = tag_directory(directories, image).with_context(|| format!("{image} has no tag"))?;
+    let digest = fs::read_to_string(source.join("current/link"))
+        .with_context(|| format!("the registry has no image {image}"))?;
+    let target = source.with_file_name(tag);
+    // The current one last: whoever finds it finds the other.
+    for file in [format!("index/{}/link", digest.trim().replace(':', "/")), "current/link".to_owned()] {
+        let path = target.join(file);
+        if fs::read_to_string(&path).is_ok_and(|present| present == digest) {
+            continue;
+        }
+        let unfinished = path.with_extension("unfinished");
+        path.parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| fs::write(&unfinished, &digest))
+            .and_then(|()| fs::rename(&unfinished, &path))
+            .with_context(|| format!("failed to write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Where the registry keeps a tag: a file with the digest of the current image, and one for each that it had.
+fn tag_directory(directories: &Directories, image: &str) -> Option<PathBuf> {
+    let (name, tag) = image.rsplit_once(':')?;
     let repositories = directories.registry().join("docker/registry/v2/repositories");
-    repositories.join(name).join("_manifests/tags").join(tag).join("current/link").exists()
+    Some(repositories.join(name).join("_manifests/tags").join(tag))
 }
 
 /// Starts the registry for the nodes, unless it runs. Returns a word on it.
@@ -77,4 +105,29 @@ fn start(directories: &Directories, name: &str, address: &str) -> Result<bool> {
     let started = process::ensure(directories, name, &log, &mut command, Key::default().text(&text))?;
     wait_until(&format!("the registry at {address} answers"), || TcpStream::connect(address).is_ok())?;
     Ok(started)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_release_tag_follows_the_content() -> Result<()> {
+        let cache = std::env::temp_dir().join(format!("xtask-registry-{}", std::process::id()));
+        let directories = Directories::find(Some(cache.clone()))?;
+        let tags = directories.registry().join("docker/registry/v2/repositories/openstack/a/_manifests/tags");
+        for (content, digest) in [("one", "sha256:1"), ("two", "sha256:2")] {
+            fs::create_dir_all(tags.join(content).join("current"))?;
+            fs::write(tags.join(content).join("current/link"), digest)?;
+        }
+        for (content, digest) in [("one", "sha256:1"), ("two", "sha256:2"), ("one", "sha256:1")] {
+            tag(&directories, &format!("openstack/a:{content}"), "2025.1")?;
+            assert!(has(&directories, "openstack/a:2025.1"));
+            assert_eq!(fs::read_to_string(tags.join("2025.1/current/link"))?, digest);
+        }
+        assert_eq!(fs::read_to_string(tags.join("2025.1/index/sha256/2/link"))?, "sha256:2");
+        assert!(tag(&directories, "openstack/a:three", "2025.1").is_err());
+        fs::remove_dir_all(cache)?;
+        Ok(())
+    }
 }

@@ -32,7 +32,7 @@ fn a_number_of_nodes_out_of_range_is_refused() -> Result<()> {
 #[test]
 fn values_that_cannot_work_are_named_with_a_remedy() -> Result<()> {
     let cache = place("values");
-    let cases: [(&[&str], &str); 4] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["cluster", "power-off", "node7"], "make one with cargo xtask cluster up"),
         (&["cluster", "power-on", "node7"], "make one with cargo xtask cluster up"),
         (
@@ -40,6 +40,17 @@ fn values_that_cannot_work_are_named_with_a_remedy() -> Result<()> {
             "--pod-range 10.96.0.0/15 and --service-range 10.96.0.0/16 overlap: change one of them",
         ),
         (&["images", "build", "keystoned"], "there is no image \"keystoned\": the table has base"),
+        (&["up", "--timeout", "soon"], "give a number of seconds, minutes or hours"),
+        (
+            &["up", "--sample", "no-such.yaml"],
+            "no-such.yaml is no file: pass the manifest of a control plane",
+        ),
+        (&["up", "--context", "a"], "--registry <PREFIX>"),
+        (
+            &["up", "--context", "a", "--registry", "b", "--nodes", "2"],
+            "leave --nodes and the address options",
+        ),
+        (&["down", "--timeout", "0m"], "give a number of seconds, minutes or hours"),
     ];
     for (arguments, expected) in cases {
         let text = refusal(&cache, arguments)?;

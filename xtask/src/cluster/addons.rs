@@ -2,24 +2,20 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
 use super::settings::Settings;
-use super::{control, node, pki};
+use super::{node, pki};
 use crate::command::Log;
 use crate::directories::Directories;
 use crate::golang::{self, Program};
 use crate::images::Builder;
+use crate::kubectl::Kubectl;
 
 const DNS: &str = include_str!("../../manifests/dns.yaml");
 const STORAGE: &str = include_str!("../../manifests/storage.yaml");
 const GATEWAY: &str = include_str!("../../manifests/gateway.yaml");
-
-/// How long a part may take to become ready, images to pull included.
-const PATIENCE: &str = "--timeout=300s";
 
 /// The name and version of the image of a pinned program, without the registry.
 fn image_name(directories: &Directories, program: Program) -> Result<String> {
@@ -41,9 +37,7 @@ pub(crate) fn build_image(builder: &Builder, program: Program, log: &Log) -> Res
     let context = builder.context(program.name(), &directories.checkout.join("images/local-cluster"))?;
     fs::copy(program.place(directories)?.join(program.name()), context.join("program"))
         .with_context(|| format!("failed to copy {}", program.name()))?;
-    builder.build(&name, &context, &[], log)?;
-    builder.push(&name, &name, log)?;
-    builder.forget(&name, log)?;
+    builder.build_other(&name, &context, log)?;
     Ok("built".to_owned())
 }
 
@@ -71,14 +65,10 @@ pub(crate) fn ensure_storage(
 /// The Gateway API's kinds. They need no data plane, so they come as soon as the API server is there.
 pub(crate) fn ensure_gateway_kinds(directories: &Directories, log: &Log) -> Result<String> {
     let part = golang::gateway_api_manifests(directories, log)?;
-    apply_file(directories, &part.path.join("manifests.yaml"), log)?;
-    log.run(control::kubectl(directories)?.args([
-        "wait",
-        "--for=condition=Established",
-        "crd/gateways.gateway.networking.k8s.io",
-        "crd/httproutes.gateway.networking.k8s.io",
-        PATIENCE,
-    ]))?;
+    let kubectl = Kubectl::local(directories)?;
+    kubectl.apply(None, &part.path.join("manifests.yaml"), log)?;
+    let kinds = ["crd/gateways.gateway.networking.k8s.io", "crd/httproutes.gateway.networking.k8s.io"];
+    kubectl.wait_for("Established", None, &kinds, log)?;
     Ok("standard channel".to_owned())
 }
 
@@ -87,13 +77,8 @@ pub(crate) fn ensure_gateway(directories: &Directories, settings: &Settings, log
     apply(directories, "gateway", &text, log)?;
     apply(directories, "gateway-certificate", &certificate(directories)?, log)?;
     rollout(directories, "gateway-system", "traefik", log)?;
-    log.run(control::kubectl(directories)?.args([
-        "--namespace=openstack",
-        "wait",
-        "--for=condition=Programmed",
-        "gateway/openstack-gateway",
-        PATIENCE,
-    ]))?;
+    let kubectl = Kubectl::local(directories)?;
+    kubectl.wait_for("Programmed", Some("openstack"), &["gateway/openstack-gateway"], log)?;
     Ok(format!("{} for *.{}", settings.addresses.gateway_service(), settings.addresses.domain))
 }
 
@@ -149,21 +134,9 @@ fn apply(directories: &Directories, name: &str, text: &str, log: &Log) -> Result
         fs::create_dir_all(directory)?;
     }
     fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))?;
-    apply_file(directories, &path, log)
-}
-
-fn apply_file(directories: &Directories, path: &Path, log: &Log) -> Result<()> {
-    let mut command: Command = control::kubectl(directories)?;
-    command.args(["apply", "--server-side", "--force-conflicts", "--field-manager=xtask", "-f"]).arg(path);
-    log.run(&mut command)
+    Kubectl::local(directories)?.apply(None, &path, log)
 }
 
 fn rollout(directories: &Directories, namespace: &str, deployment: &str, log: &Log) -> Result<()> {
-    log.run(control::kubectl(directories)?.args([
-        &format!("--namespace={namespace}"),
-        "rollout",
-        "status",
-        &format!("deployment/{deployment}"),
-        PATIENCE,
-    ]))
+    Kubectl::local(directories)?.wait_for_rollout(namespace, deployment, log)
 }

@@ -11,6 +11,7 @@ use super::settings::Addresses;
 use crate::command::{lines_that_matter, output, wait_until};
 use crate::directories::Directories;
 use crate::golang::Program;
+use crate::kubectl::Kubectl;
 use crate::process;
 use crate::store::Key;
 
@@ -18,13 +19,6 @@ pub(crate) const PROCESSES: [&str; 4] = ["etcd", "apiserver", "controller-manage
 
 fn log(directories: &Directories, name: &str) -> PathBuf {
     directories.cluster().join("logs").join(format!("{name}.log"))
-}
-
-/// kubectl with the cluster's own kubeconfig.
-pub(crate) fn kubectl(directories: &Directories) -> Result<Command> {
-    let mut command = Command::new(Program::Kubernetes.place(directories)?.join("kubernetes"));
-    command.arg("kubectl").arg("--kubeconfig").arg(pki::admin_kubeconfig(directories));
-    Ok(command)
 }
 
 /// Starts the control plane and waits until the API server is ready. The others give up within seconds when
@@ -45,7 +39,7 @@ pub(crate) fn ensure(directories: &Directories, addresses: &Addresses) -> Result
 fn wait_for_api_server(directories: &Directories) -> Result<()> {
     let mut answer = Ok(());
     let ask = || -> Result<()> {
-        output(kubectl(directories)?.args(["--request-timeout=5s", "get", "--raw=/readyz"])).map(|_| ())
+        output(Kubectl::local(directories)?.question().args(["get", "--raw=/readyz"])).map(|_| ())
     };
     let waited = wait_until("the API server is ready", || {
         answer = ask();

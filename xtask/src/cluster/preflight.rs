@@ -11,12 +11,12 @@ use serde::Deserialize;
 use super::cgroup;
 use super::network;
 use super::settings::{Addresses, BRIDGES, overlap};
-use crate::command::{Log, output};
+use crate::command::output;
 use crate::directories::Directories;
 use crate::golang::Program;
 use crate::host;
 use crate::process;
-use crate::progress::size;
+use crate::progress::{Progress, size};
 
 /// A start that builds everything needs about this much, caches of Go and cargo included.
 const DISK_COLD: u64 = 20 << 30;
@@ -33,7 +33,7 @@ pub(crate) fn check(directories: &Directories, addresses: &Addresses, fresh: boo
         bail!("a cluster needs root, for namespaces, mounts and links: run this as root");
     }
     // What follows asks the kernel through these programs.
-    host::ensure_tools(&Log::create(directories, "host tools")?)?;
+    host::ensure_tools(directories, &Progress::new())?;
     let mut findings = Vec::new();
     findings.extend(go());
     findings.extend(disk(directories)?);

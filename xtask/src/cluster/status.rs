@@ -10,6 +10,7 @@ use super::settings::Settings;
 use super::{control, node};
 use crate::command::output;
 use crate::directories::Directories;
+use crate::kubectl::Kubectl;
 use crate::process;
 use crate::progress::{print, say, size};
 
@@ -31,8 +32,8 @@ pub(crate) fn show(directories: &Directories) -> Result<()> {
     }
     let _ = writeln!(text, "{:<20} {}", "in all", size(memory.values().sum()));
     print(text.trim_end());
-    match control::kubectl(directories)
-        .and_then(|mut kubectl| output(kubectl.args(["--request-timeout=5s", "get", "nodes", "-o", "wide"])))
+    match Kubectl::local(directories)
+        .and_then(|kubectl| output(kubectl.question().args(["get", "nodes", "-o", "wide"])))
     {
         Ok(nodes) => print(&format!("\n{}", nodes.trim_end())),
         Err(error) => say(&format!("\nthe API server does not answer: {error}")),

@@ -41,6 +41,12 @@ pub(crate) struct Image {
     pub(crate) program: Option<String>,
 }
 
+impl Image {
+    pub(crate) fn program(&self) -> Result<&str> {
+        self.program.as_deref().with_context(|| format!("image {} carries no program", self.name))
+    }
+}
+
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct User {

@@ -1,0 +1,191 @@
+//! Assessment: from objects as they are to how far they have come.
+
+use serde_json::Value;
+
+use crate::condition::Progress;
+use crate::kind::{DEPLOYMENT, HTTP_ROUTE, JOB, Kind, STATEFUL_SET};
+
+/// How far one live object has come. Messages hold no times and no generated names, so that they stay the same
+/// while nothing changes.
+pub fn assess(kind: Kind, name: &str, live: &Value) -> Progress {
+    match kind {
+        DEPLOYMENT => rollout(kind, name, live, "availableReplicas"),
+        STATEFUL_SET => rollout(kind, name, live, "readyReplicas"),
+        JOB => job(name, live),
+        HTTP_ROUTE => route(name, live),
+        // One of the operator's own kinds says itself how it is.
+        _ if live.pointer("/status/conditions").is_some() || kind.group == crate::kind::GROUP => {
+            own(kind, name, live)
+        }
+        _ => Progress::Done,
+    }
+}
+
+/// Whether a live workload serves at all.
+pub fn serves(kind: Kind, live: &Value) -> bool {
+    let field = match kind {
+        DEPLOYMENT => "/status/availableReplicas",
+        STATEFUL_SET => "/status/readyReplicas",
+        _ => return true,
+    };
+    number(live, field) > 0
+}
+
+fn number(live: &Value, pointer: &str) -> i64 {
+    live.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
+}
+
+fn text<'a>(live: &'a Value, pointer: &str) -> &'a str {
+    live.pointer(pointer).and_then(Value::as_str).unwrap_or("")
+}
+
+fn rollout(kind: Kind, name: &str, live: &Value, counted: &str) -> Progress {
+    let wanted = number(live, "/spec/replicas");
+    let updated = number(live, "/status/updatedReplicas");
+    let serving = number(live, &format!("/status/{counted}"));
+    let total = number(live, "/status/replicas");
+    let seen = number(live, "/status/observedGeneration") >= number(live, "/metadata/generation");
+    if seen && updated == wanted && serving >= wanted && total == wanted {
+        return Progress::Done;
+    }
+    let (what, count) = if seen && updated < wanted {
+        ("updated", updated)
+    } else if total > wanted {
+        return Progress::waiting(format!("{} {name}: an old pod is still to go", kind.kind));
+    } else {
+        ("ready", serving.min(wanted))
+    };
+    Progress::waiting(format!("{} {name}: {count} of {wanted} pods {what}", kind.kind))
+}
+
+/// What became of a Job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobOutcome {
+    Running,
+    Complete,
+    Failed,
+}
+
+pub fn job_outcome(live: &Value) -> JobOutcome {
+    let holds = |kind: &str| {
+        live.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten().any(|condition| {
+            text(condition, "/type") == kind && text(condition, "/status") == "True"
+        })
+    };
+    if holds("Complete") {
+        JobOutcome::Complete
+    } else if holds("Failed") {
+        JobOutcome::Failed
+    } else {
+        JobOutcome::Running
+    }
+}
+
+fn job(name: &str, live: &Value) -> Progress {
+    match job_outcome(live) {
+        JobOutcome::Complete => Progress::Done,
+        JobOutcome::Running => Progress::waiting(format!("Job {name} runs")),
+        JobOutcome::Failed => {
+            Progress::Failed { message: format!("Job {name} failed; kubectl logs job/{name} says why") }
+        }
+    }
+}
+
+fn route(name: &str, live: &Value) -> Progress {
+    let parents = live.pointer("/status/parents").and_then(Value::as_array);
+    let verdict = parents.into_iter().flatten().find_map(|parent| {
+        let conditions = parent.pointer("/conditions").and_then(Value::as_array)?;
+        conditions.iter().find(|condition| text(condition, "/type") == "Accepted")
+    });
+    match verdict {
+        Some(accepted) if text(accepted, "/status") == "True" => Progress::Done,
+        Some(refused) => Progress::waiting(format!(
+            "HTTPRoute {name} is not accepted by its Gateway: {}",
+            text(refused, "/message")
+        )),
+        None => Progress::waiting(format!("HTTPRoute {name}: its Gateway has not answered")),
+    }
+}
+
+fn own(kind: Kind, name: &str, live: &Value) -> Progress {
+    let current = number(live, "/status/observedGeneration") == number(live, "/metadata/generation");
+    match ready(live) {
+        Some((true, _)) if current => Progress::Done,
+        Some((false, message)) if current => Progress::waiting(format!("{} {name}: {message}", kind.kind)),
+        _ => Progress::waiting(format!("{} {name}: not looked at yet", kind.kind)),
+    }
+}
+
+/// Whether an object says that it is Ready, and its message.
+pub fn ready(live: &Value) -> Option<(bool, &str)> {
+    let conditions = live.pointer("/status/conditions").and_then(Value::as_array)?;
+    let ready = conditions.iter().find(|condition| text(condition, "/type") == "Ready")?;
+    Some((text(ready, "/status") == "True", text(ready, "/message")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kind::{CONFIG_MAP, SERVICE};
+
+    #[test]
+    fn a_rollout_is_done_when_every_pod_is_new_and_serves() {
+        let live = |updated: i64, available: i64, total: i64| {
+            json!({
+                "metadata": { "generation": 2 }, "spec": { "replicas": 2 },
+                "status": { "observedGeneration": 2, "updatedReplicas": updated, "availableReplicas": available,
+                            "replicas": total }
+            })
+        };
+        assert_eq!(assess(DEPLOYMENT, "x", &live(2, 2, 2)), Progress::Done);
+        assert_eq!(assess(DEPLOYMENT, "x", &live(1, 2, 3)), Progress::waiting("Deployment x: 1 of 2 pods updated"));
+        assert_eq!(assess(DEPLOYMENT, "x", &live(2, 1, 2)), Progress::waiting("Deployment x: 1 of 2 pods ready"));
+        assert_eq!(
+            assess(DEPLOYMENT, "x", &live(2, 2, 3)),
+            Progress::waiting("Deployment x: an old pod is still to go")
+        );
+    }
+
+    #[test]
+    fn what_the_controller_has_not_seen_is_not_done() {
+        let live = json!({
+            "metadata": { "generation": 3 }, "spec": { "replicas": 1 },
+            "status": { "observedGeneration": 2, "updatedReplicas": 1, "readyReplicas": 1, "replicas": 1 }
+        });
+        assert_ne!(assess(STATEFUL_SET, "x", &live), Progress::Done);
+    }
+
+    #[test]
+    fn jobs_end_in_two_ways() {
+        let live = |kind: &str| json!({ "status": { "conditions": [{ "type": kind, "status": "True" }] } });
+        assert_eq!(assess(JOB, "x", &live("Complete")), Progress::Done);
+        assert!(matches!(assess(JOB, "x", &live("Failed")), Progress::Failed { .. }));
+        assert_eq!(assess(JOB, "x", &json!({})), Progress::waiting("Job x runs"));
+    }
+
+    #[test]
+    fn a_route_waits_for_its_gateway() {
+        let answered = json!({ "status": { "parents": [{ "conditions": [{ "type": "Accepted", "status": "True" }] }] } });
+        assert_eq!(assess(HTTP_ROUTE, "x", &answered), Progress::Done);
+        assert_ne!(assess(HTTP_ROUTE, "x", &json!({})), Progress::Done);
+    }
+
+    #[test]
+    fn what_has_no_life_of_its_own_is_done_when_it_exists() {
+        assert_eq!(assess(CONFIG_MAP, "x", &json!({})), Progress::Done);
+        assert_eq!(assess(SERVICE, "x", &json!({ "status": { "loadBalancer": {} } })), Progress::Done);
+    }
+
+    #[test]
+    fn an_object_of_ours_is_done_when_it_says_so_of_this_generation() {
+        let live = |observed: i64| {
+            json!({ "metadata": { "generation": 2 }, "status": { "observedGeneration": observed,
+                    "conditions": [{ "type": "Ready", "status": "True", "message": "" }] } })
+        };
+        let kind = Kind::own("Thing", "things");
+        assert_eq!(assess(kind, "x", &live(2)), Progress::Done);
+        assert_ne!(assess(kind, "x", &live(1)), Progress::Done);
+    }
+}

@@ -1,0 +1,147 @@
+//! Where images come from: families of images, and how a component's reference is made.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A set of images that are built and named alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// Kolla's images, as published by the Kolla project.
+    #[default]
+    Kolla,
+    /// Images built from Debian packages by this project's recipes.
+    Debian,
+}
+
+/// Which OpenStack release runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Release {
+    #[default]
+    #[serde(rename = "2025.1")]
+    Epoxy,
+}
+
+impl Release {
+    pub fn number(self) -> &'static str {
+        match self {
+            Self::Epoxy => "2025.1",
+        }
+    }
+}
+
+/// What an image is called in each family.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageNames {
+    pub kolla: &'static str,
+    pub debian: &'static str,
+}
+
+impl ImageNames {
+    /// An image that is called the same everywhere.
+    pub const fn same(name: &'static str) -> Self {
+        Self { kolla: name, debian: name }
+    }
+}
+
+/// Where images come from. What is not given is the operator's own default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Images {
+    /// Which family of images to run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
+    /// Registry and path before the image's name, e.g. `registry.example.com/openstack`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255))]
+    pub registry: Option<String>,
+    /// Tag of every image that is not given its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub tag: Option<String>,
+    /// Secrets with which images are pulled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(length(min = 1, max = 253)))]
+    pub pull_secrets: Vec<String>,
+}
+
+/// One component's image. What is not given comes from `images`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Image {
+    /// Repository without a tag, e.g. `registry.example.com/openstack/keystone`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255))]
+    pub repository: Option<String>,
+    /// Tag, or a digest that begins with `sha256:`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub tag: Option<String>,
+}
+
+/// What the operator takes where an object is silent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageDefaults {
+    pub family: Family,
+    pub registry: Option<String>,
+    pub tag: Option<String>,
+}
+
+impl ImageDefaults {
+    /// The reference of an image, from the most particular setting to the most general.
+    pub fn reference(&self, names: ImageNames, images: &Images, image: &Image, release: Release) -> String {
+        let family = images.family.unwrap_or(self.family);
+        // The operator's registry and tag are those of its own family: another family has others.
+        let own = (family == self.family).then_some(self);
+        let repository = image.repository.clone().unwrap_or_else(|| {
+            let registry = images.registry.as_deref().or_else(|| own.and_then(|d| d.registry.as_deref()));
+            let (registry, name) = match family {
+                Family::Kolla => (registry.unwrap_or("quay.io/openstack.kolla"), names.kolla),
+                Family::Debian => (registry.unwrap_or("openstack"), names.debian),
+            };
+            format!("{registry}/{name}")
+        });
+        let tag = image
+            .tag
+            .clone()
+            .or_else(|| images.tag.clone())
+            .or_else(|| own.and_then(|defaults| defaults.tag.clone()))
+            .unwrap_or_else(|| match family {
+                Family::Kolla => format!("{}-ubuntu-noble", release.number()),
+                Family::Debian => release.number().to_owned(),
+            });
+        let separator = if tag.starts_with("sha256:") { '@' } else { ':' };
+        format!("{repository}{separator}{tag}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: ImageNames = ImageNames { kolla: "mariadb-server", debian: "mariadb" };
+
+    fn reference(images: &Images, image: &Image) -> String {
+        let defaults =
+            ImageDefaults { family: Family::Debian, registry: Some("r:5000/o".into()), tag: Some("t1".into()) };
+        defaults.reference(NAMES, images, image, Release::Epoxy)
+    }
+
+    #[test]
+    fn the_operator_s_defaults_apply_to_its_own_family_only() {
+        assert_eq!(reference(&Images::default(), &Image::default()), "r:5000/o/mariadb:t1");
+        let kolla = Images { family: Some(Family::Kolla), ..Images::default() };
+        assert_eq!(
+            reference(&kolla, &Image::default()),
+            "quay.io/openstack.kolla/mariadb-server:2025.1-ubuntu-noble"
+        );
+    }
+
+    #[test]
+    fn the_component_s_own_setting_wins() {
+        let images = Images { tag: Some("t2".into()), ..Images::default() };
+        let image = Image { repository: Some("x/y".into()), tag: Some("sha256:12".into()) };
+        assert_eq!(reference(&images, &image), "x/y@sha256:12");
+        assert_eq!(reference(&images, &Image::default()), "r:5000/o/mariadb:t2");
+    }
+}

@@ -1,0 +1,16 @@
+//! The vocabulary of the operator and its meaning: plain data and pure functions, with no input or output.
+
+pub mod assess;
+pub mod common;
+pub mod condition;
+pub mod image;
+pub mod keyring;
+pub mod kind;
+pub mod lower;
+pub mod name;
+pub mod need;
+pub mod oslo;
+pub mod plan;
+pub mod schema;
+pub mod service;
+pub mod status;

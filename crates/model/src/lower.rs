@@ -1,0 +1,189 @@
+//! Lowering: from a plan to manifests. It cannot fail; what can fail has failed in planning.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::kind::Kind;
+use crate::name;
+use crate::plan::Plan;
+
+mod config;
+mod expose;
+mod pod;
+pub mod task;
+mod workload;
+
+pub const MANAGER: &str = "openstack-operator";
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+pub const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
+pub const COMPONENT_LABEL: &str = "app.kubernetes.io/component";
+/// Kind of the object that a pod belongs to: its owner is a workload, which says nothing of it.
+pub const KIND_LABEL: &str = "openstack.k8s.io/kind";
+/// Stands for everything that went into a task; another value is another task.
+pub const TASK_ANNOTATION: &str = "openstack.k8s.io/task";
+/// Stands for the values of the Secrets that pods read at start.
+pub const SECRETS_ANNOTATION: &str = "openstack.k8s.io/secrets";
+
+/// The object whose plan is lowered.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    pub kind: Kind,
+    /// The service's plain name.
+    pub service: &'static str,
+    pub name: String,
+    pub namespace: String,
+    /// Empty where the object is in no cluster.
+    pub uid: String,
+}
+
+/// What is known of the outside when a plan is lowered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observed {
+    /// Image whose data formats are in place.
+    pub installed: Option<String>,
+    pub secrets: BTreeMap<String, SecretFacts>,
+}
+
+/// What is known of a Secret without knowing its values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecretFacts {
+    /// Changes when a value does.
+    pub revision: String,
+    /// How often its keys were rotated.
+    pub rotations: u32,
+}
+
+/// One object to be applied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Manifest {
+    pub kind: Kind,
+    pub name: String,
+    pub body: Value,
+}
+
+/// Steps in which manifests are applied; one begins when the one before it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    Config,
+    /// One after the other.
+    Tasks,
+    Workloads,
+    Exposure,
+    /// After the rollout; one after the other.
+    Finish,
+    Children,
+}
+
+pub const PHASES: [Phase; 6] =
+    [Phase::Config, Phase::Tasks, Phase::Workloads, Phase::Exposure, Phase::Finish, Phase::Children];
+
+/// Every manifest of an object.
+pub type Manifests = BTreeMap<Phase, Vec<Manifest>>;
+
+/// Turns a plan into manifests.
+pub fn lower(instance: &Instance, plan: &Plan, observed: &Observed) -> Manifests {
+    let mut manifests = Manifests::new();
+    let files = config::files(instance, plan);
+    let lowering = Lowering { instance, plan, observed, files: &files };
+    manifests.insert(Phase::Config, config::manifests(&lowering));
+    let (before, beside, after) = task::manifests(&lowering);
+    manifests.insert(Phase::Tasks, before);
+    let mut workloads: Vec<Manifest> =
+        plan.workloads.iter().flat_map(|workload| workload::manifests(&lowering, workload)).collect();
+    workloads.extend(beside);
+    manifests.insert(Phase::Workloads, workloads);
+    manifests.insert(Phase::Exposure, expose::manifests(&lowering));
+    manifests.insert(Phase::Finish, after);
+    manifests.insert(Phase::Children, children(&lowering));
+    manifests.retain(|_, list| !list.is_empty());
+    manifests
+}
+
+struct Lowering<'a> {
+    instance: &'a Instance,
+    plan: &'a Plan,
+    observed: &'a Observed,
+    /// Names of the ConfigMaps that hold the files.
+    files: &'a BTreeMap<String, String>,
+}
+
+fn children(lowering: &Lowering<'_>) -> Vec<Manifest> {
+    lowering
+        .plan
+        .children
+        .iter()
+        .map(|child| {
+            let metadata = lowering.instance.metadata(&child.name, None);
+            manifest(child.kind, &child.name, metadata, [("spec", child.spec.clone())])
+        })
+        .collect()
+}
+
+impl Instance {
+    /// Labels by which pods of a component are selected.
+    fn selector(&self, component: &str) -> BTreeMap<String, String> {
+        BTreeMap::from([
+            (INSTANCE_LABEL.to_owned(), self.name.clone()),
+            (COMPONENT_LABEL.to_owned(), component.to_owned()),
+        ])
+    }
+
+    fn labels(&self, component: Option<&str>) -> BTreeMap<String, String> {
+        let mut labels = BTreeMap::from([
+            ("app.kubernetes.io/name".to_owned(), self.service.to_owned()),
+            (INSTANCE_LABEL.to_owned(), self.name.clone()),
+            ("app.kubernetes.io/part-of".to_owned(), "openstack".to_owned()),
+            (MANAGED_BY_LABEL.to_owned(), MANAGER.to_owned()),
+            (KIND_LABEL.to_owned(), self.kind.kind.to_owned()),
+        ]);
+        labels.extend(component.map(|component| (COMPONENT_LABEL.to_owned(), component.to_owned())));
+        labels
+    }
+
+    /// Metadata of a child: whose it is, and what it is part of.
+    pub fn metadata(&self, name: &str, component: Option<&str>) -> ObjectMeta {
+        let owner = OwnerReference {
+            api_version: self.kind.api_version(),
+            kind: self.kind.kind.to_owned(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        };
+        ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(self.namespace.clone()),
+            labels: Some(self.labels(component)),
+            // What is rendered without a cluster has no owner to name.
+            owner_references: (!self.uid.is_empty()).then(|| vec![owner]),
+            ..ObjectMeta::default()
+        }
+    }
+
+    fn part(&self, suffix: Option<&str>) -> String {
+        suffix.map_or_else(|| self.name.clone(), |suffix| name::part(&self.name, suffix))
+    }
+}
+
+/// Puts an object together from its metadata and its other fields.
+pub fn manifest<const N: usize>(
+    kind: Kind,
+    name: &str,
+    metadata: ObjectMeta,
+    fields: [(&str, Value); N],
+) -> Manifest {
+    let mut body = serde_json::Map::new();
+    body.insert("apiVersion".to_owned(), Value::String(kind.api_version()));
+    body.insert("kind".to_owned(), Value::String(kind.kind.to_owned()));
+    body.insert("metadata".to_owned(), value(&metadata));
+    body.extend(fields.map(|(field, value)| (field.to_owned(), value)));
+    Manifest { kind, name: name.to_owned(), body: Value::Object(body) }
+}
+
+/// A typed part of an object as JSON. Kubernetes' own types always have a JSON form.
+fn value(part: &impl Serialize) -> Value {
+    serde_json::to_value(part).unwrap_or(Value::Null)
+}

@@ -1,0 +1,35 @@
+//! Ways in from outside, as routes of a Gateway.
+
+use gateway_api::httproutes::{HttpRouteParentRefs, HttpRouteRules, HttpRouteRulesBackendRefs, HttpRouteSpec};
+
+use super::{Lowering, Manifest, manifest, value};
+use crate::kind::HTTP_ROUTE;
+use crate::plan::Route;
+
+pub(super) fn manifests(lowering: &Lowering<'_>) -> Vec<Manifest> {
+    lowering.plan.routes.iter().map(|route| http_route(lowering, route)).collect()
+}
+
+fn http_route(lowering: &Lowering<'_>, route: &Route) -> Manifest {
+    let instance = lowering.instance;
+    let spec = HttpRouteSpec {
+        hostnames: Some(vec![route.hostname.clone()]),
+        parent_refs: Some(vec![HttpRouteParentRefs {
+            name: route.gateway.name.clone(),
+            namespace: route.gateway.namespace.clone(),
+            section_name: route.gateway.listener_name.clone(),
+            ..HttpRouteParentRefs::default()
+        }]),
+        rules: Some(vec![HttpRouteRules {
+            backend_refs: Some(vec![HttpRouteRulesBackendRefs {
+                name: instance.name.clone(),
+                port: Some(i32::from(route.port)),
+                ..HttpRouteRulesBackendRefs::default()
+            }]),
+            ..HttpRouteRules::default()
+        }]),
+        ..HttpRouteSpec::default()
+    };
+    let metadata = instance.metadata(&instance.name, None);
+    manifest(HTTP_ROUTE, &instance.name, metadata, [("spec", value(&spec))])
+}

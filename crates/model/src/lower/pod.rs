@@ -1,0 +1,289 @@
+//! Pods: security, scheduling, and the volumes that follow from what containers mount.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::{Lowering, SECRETS_ANNOTATION, value};
+use crate::common::{ResourceAmounts, Resources, Toleration, TopologySpread};
+use crate::name;
+use crate::plan::{Change, Check, Container, Mount, Pod, Probe, Variable, VariableValue};
+
+pub(super) fn template(lowering: &Lowering<'_>, component: &str, pod: &Pod) -> core::PodTemplateSpec {
+    let spec = core::PodSpec {
+        automount_service_account_token: Some(false),
+        enable_service_links: Some(false),
+        security_context: Some(security(pod.user)),
+        init_containers: (!pod.setup.is_empty()).then(|| pod.setup.iter().map(container).collect()),
+        containers: pod.containers.iter().map(container).collect(),
+        volumes: volumes(lowering, pod),
+        termination_grace_period_seconds: Some(pod.grace_seconds),
+        node_selector: (!pod.scheduling.node_selector.is_empty()).then(|| pod.scheduling.node_selector.clone()),
+        tolerations: (!pod.scheduling.tolerations.is_empty())
+            .then(|| pod.scheduling.tolerations.iter().map(toleration).collect()),
+        topology_spread_constraints: Some(spread(lowering, component, &pod.scheduling.topology_spread)),
+        priority_class_name: pod.scheduling.priority_class_name.clone(),
+        image_pull_secrets: (!lowering.plan.pull_secrets.is_empty()).then(|| {
+            let reference = |name: &String| core::LocalObjectReference { name: name.clone() };
+            lowering.plan.pull_secrets.iter().map(reference).collect()
+        }),
+        ..core::PodSpec::default()
+    };
+    let metadata = ObjectMeta {
+        labels: Some(lowering.instance.labels(Some(component))),
+        annotations: secrets_revision(lowering, pod)
+            .map(|revision| BTreeMap::from([(SECRETS_ANNOTATION.to_owned(), revision)])),
+        ..ObjectMeta::default()
+    };
+    core::PodTemplateSpec { metadata: Some(metadata), spec: Some(spec) }
+}
+
+/// Stands for the values of all Secrets that the pods read only at start, so that another value replaces the pods.
+fn secrets_revision(lowering: &Lowering<'_>, pod: &Pod) -> Option<String> {
+    let mut revisions = BTreeMap::new();
+    for container in pod.setup.iter().chain(&pod.containers) {
+        let from_environment = container.environment.iter().filter_map(|variable| match &variable.value {
+            VariableValue::Secret(key) => Some(&key.secret),
+            VariableValue::Text(_) | VariableValue::Field(_) => None,
+        });
+        let from_mounts = container.mounts.iter().filter_map(|mount| match mount {
+            Mount::Secret { secret, change: Change::Roll, .. } => Some(secret),
+            _ => None,
+        });
+        for secret in from_environment.chain(from_mounts) {
+            if let Some(facts) = lowering.observed.secrets.get(secret) {
+                revisions.insert(secret, &facts.revision);
+            }
+        }
+    }
+    (!revisions.is_empty()).then(|| {
+        let text = revisions.iter().fold(String::new(), |mut text, (secret, revision)| {
+            let _ = writeln!(text, "{secret}={revision}");
+            text
+        });
+        name::hash(text)
+    })
+}
+
+fn security(user: i64) -> core::PodSecurityContext {
+    core::PodSecurityContext {
+        run_as_non_root: Some(true),
+        run_as_user: Some(user),
+        run_as_group: Some(user),
+        fs_group: Some(user),
+        fs_group_change_policy: Some("OnRootMismatch".to_owned()),
+        seccomp_profile: Some(core::SeccompProfile {
+            type_: "RuntimeDefault".to_owned(),
+            ..core::SeccompProfile::default()
+        }),
+        ..core::PodSecurityContext::default()
+    }
+}
+
+fn container(container: &Container) -> core::Container {
+    core::Container {
+        name: container.name.to_owned(),
+        image: Some(container.image.clone()),
+        command: Some(container.command.clone()),
+        env: (!container.environment.is_empty()).then(|| container.environment.iter().map(variable).collect()),
+        volume_mounts: (!container.mounts.is_empty()).then(|| container.mounts.iter().map(mount).collect()),
+        ports: (!container.ports.is_empty()).then(|| {
+            let port = |port: &crate::plan::Port| core::ContainerPort {
+                name: Some(port.name.to_owned()),
+                container_port: i32::from(port.number),
+                protocol: Some("TCP".to_owned()),
+                ..core::ContainerPort::default()
+            };
+            container.ports.iter().map(port).collect()
+        }),
+        startup_probe: container.probes.startup.as_ref().map(probe),
+        readiness_probe: container.probes.readiness.as_ref().map(probe),
+        liveness_probe: container.probes.liveness.as_ref().map(probe),
+        lifecycle: container.before_stop.as_ref().map(|command| core::Lifecycle {
+            pre_stop: Some(core::LifecycleHandler {
+                exec: Some(core::ExecAction { command: Some(command.clone()) }),
+                ..core::LifecycleHandler::default()
+            }),
+            ..core::Lifecycle::default()
+        }),
+        resources: resources(&container.resources),
+        security_context: Some(core::SecurityContext {
+            allow_privilege_escalation: Some(false),
+            capabilities: Some(core::Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
+            read_only_root_filesystem: Some(true),
+            ..core::SecurityContext::default()
+        }),
+        ..core::Container::default()
+    }
+}
+
+fn resources(resources: &Resources) -> Option<core::ResourceRequirements> {
+    let amounts = |amounts: &ResourceAmounts| {
+        let pairs = [("cpu", &amounts.cpu), ("memory", &amounts.memory)];
+        let given: BTreeMap<String, Quantity> = pairs
+            .into_iter()
+            .filter_map(|(name, amount)| Some((name.to_owned(), Quantity(amount.clone()?))))
+            .collect();
+        (!given.is_empty()).then_some(given)
+    };
+    let (requests, limits) = (amounts(&resources.requests), amounts(&resources.limits));
+    (requests.is_some() || limits.is_some()).then(|| core::ResourceRequirements {
+        requests,
+        limits,
+        ..core::ResourceRequirements::default()
+    })
+}
+
+fn variable(variable: &Variable) -> core::EnvVar {
+    let (value, source) = match &variable.value {
+        VariableValue::Text(text) => (Some(text.clone()), None),
+        VariableValue::Secret(key) => {
+            let secret = core::SecretKeySelector {
+                name: key.secret.clone(),
+                key: key.key.clone(),
+                ..core::SecretKeySelector::default()
+            };
+            (None, Some(core::EnvVarSource { secret_key_ref: Some(secret), ..core::EnvVarSource::default() }))
+        }
+        VariableValue::Field(path) => {
+            let field = core::ObjectFieldSelector { field_path: (*path).to_owned(), api_version: None };
+            (None, Some(core::EnvVarSource { field_ref: Some(field), ..core::EnvVarSource::default() }))
+        }
+    };
+    core::EnvVar { name: variable.name.clone(), value, value_from: source }
+}
+
+fn probe(probe: &Probe) -> core::Probe {
+    let mut lowered = core::Probe {
+        period_seconds: Some(probe.period_seconds),
+        timeout_seconds: Some(probe.timeout_seconds),
+        failure_threshold: Some(probe.failures),
+        ..core::Probe::default()
+    };
+    match &probe.check {
+        Check::Http { path, port } => {
+            lowered.http_get = Some(core::HTTPGetAction {
+                path: Some((*path).to_owned()),
+                port: IntOrString::Int(i32::from(*port)),
+                ..core::HTTPGetAction::default()
+            });
+        }
+        Check::Connect { port } => {
+            let port = IntOrString::Int(i32::from(*port));
+            lowered.tcp_socket = Some(core::TCPSocketAction { port, host: None });
+        }
+        Check::Command(command) => {
+            lowered.exec = Some(core::ExecAction { command: Some(command.clone()) });
+        }
+    }
+    lowered
+}
+
+const ANNOTATIONS_VOLUME: &str = "pod-information";
+
+fn volume_name(mount: &Mount) -> String {
+    match mount {
+        Mount::File { file, .. } => format!("file-{}", name::slug(file)),
+        Mount::Secret { secret, .. } => name::part("secret", &name::slug(secret)),
+        Mount::Scratch { name, .. } | Mount::Claim { name, .. } => (*name).to_owned(),
+        Mount::Annotations { .. } => ANNOTATIONS_VOLUME.to_owned(),
+    }
+}
+
+fn mount(mount: &Mount) -> core::VolumeMount {
+    let (path, sub_path, read_only) = match mount {
+        Mount::File { file, path } => (path, Some(file.clone()), true),
+        Mount::Secret { path, .. } | Mount::Annotations { path } => (path, None, true),
+        Mount::Scratch { path, .. } | Mount::Claim { path, .. } => (path, None, false),
+    };
+    core::VolumeMount {
+        name: volume_name(mount),
+        mount_path: path.clone(),
+        sub_path,
+        read_only: read_only.then_some(true),
+        ..core::VolumeMount::default()
+    }
+}
+
+fn volumes(lowering: &Lowering<'_>, pod: &Pod) -> Option<Vec<core::Volume>> {
+    let mut volumes = BTreeMap::new();
+    for mount in pod.setup.iter().chain(&pod.containers).flat_map(|container| &container.mounts) {
+        let mut volume = core::Volume { name: volume_name(mount), ..core::Volume::default() };
+        match mount {
+            // A set makes the volumes of its claims itself.
+            Mount::Claim { .. } => continue,
+            Mount::File { file, .. } => {
+                volume.config_map = Some(core::ConfigMapVolumeSource {
+                    name: lowering.files.get(file).cloned().unwrap_or_default(),
+                    default_mode: Some(0o444),
+                    ..core::ConfigMapVolumeSource::default()
+                });
+            }
+            Mount::Secret { secret, .. } => {
+                volume.secret = Some(core::SecretVolumeSource {
+                    secret_name: Some(secret.clone()),
+                    default_mode: Some(0o440),
+                    ..core::SecretVolumeSource::default()
+                });
+            }
+            Mount::Scratch { .. } => volume.empty_dir = Some(core::EmptyDirVolumeSource::default()),
+            Mount::Annotations { .. } => {
+                let field = core::ObjectFieldSelector {
+                    field_path: "metadata.annotations".to_owned(),
+                    api_version: None,
+                };
+                volume.downward_api = Some(core::DownwardAPIVolumeSource {
+                    items: Some(vec![core::DownwardAPIVolumeFile {
+                        path: "annotations".to_owned(),
+                        field_ref: Some(field),
+                        ..core::DownwardAPIVolumeFile::default()
+                    }]),
+                    ..core::DownwardAPIVolumeSource::default()
+                });
+            }
+        }
+        volumes.insert(volume.name.clone(), volume);
+    }
+    (!volumes.is_empty()).then(|| volumes.into_values().collect())
+}
+
+fn toleration(toleration: &Toleration) -> core::Toleration {
+    let text = |part: &dyn Fn() -> serde_json::Value| part().as_str().map(str::to_owned);
+    core::Toleration {
+        key: toleration.key.clone(),
+        operator: text(&|| value(&toleration.operator)),
+        value: toleration.value.clone(),
+        effect: text(&|| value(&toleration.effect)),
+        toleration_seconds: toleration.toleration_seconds,
+    }
+}
+
+fn spread(
+    lowering: &Lowering<'_>,
+    component: &str,
+    wanted: &[TopologySpread],
+) -> Vec<core::TopologySpreadConstraint> {
+    let by_node = TopologySpread {
+        topology_key: "kubernetes.io/hostname".to_owned(),
+        max_skew: 1,
+        when_unsatisfiable: crate::common::WhenUnsatisfiable::ScheduleAnyway,
+    };
+    let wanted = if wanted.is_empty() { std::slice::from_ref(&by_node) } else { wanted };
+    wanted
+        .iter()
+        .map(|spread| core::TopologySpreadConstraint {
+            max_skew: spread.max_skew,
+            topology_key: spread.topology_key.clone(),
+            when_unsatisfiable: value(&spread.when_unsatisfiable).as_str().unwrap_or_default().to_owned(),
+            label_selector: Some(LabelSelector {
+                match_labels: Some(lowering.instance.selector(component)),
+                ..LabelSelector::default()
+            }),
+            ..core::TopologySpreadConstraint::default()
+        })
+        .collect()
+}

@@ -1,0 +1,88 @@
+//! Tasks as Jobs with stable names, told apart by what went into them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use k8s_openapi::api::batch::v1::JobSpec;
+
+use super::{Lowering, Manifest, TASK_ANNOTATION, manifest, pod, value};
+use crate::kind::JOB;
+use crate::name;
+use crate::plan::{Pod, Task, TaskStage, VariableValue};
+
+/// How often a task is tried before it counts as failed: with the kubelet's pauses about half an hour.
+const TRIES: i32 = 10;
+
+/// Image whose data formats the plan wants in place, where it has any.
+pub fn wanted_install(tasks: &[Task]) -> Option<&str> {
+    tasks.iter().find(|task| task.stage == TaskStage::Install).map(|task| task.container.image.as_str())
+}
+
+/// Jobs that go before the workloads, beside them, and after them.
+pub(super) fn manifests(lowering: &Lowering<'_>) -> (Vec<Manifest>, Vec<Manifest>, Vec<Manifest>) {
+    let installed = lowering.observed.installed.as_deref();
+    let wanted = wanted_install(&lowering.plan.tasks);
+    let upgrading = installed.is_some() && installed != wanted;
+    let (mut before, mut beside, mut after) = (Vec::new(), Vec::new(), Vec::new());
+    for task in &lowering.plan.tasks {
+        match &task.stage {
+            TaskStage::Install if installed.is_none() => before.push(job(lowering, task, 0)),
+            TaskStage::Expand | TaskStage::Migrate if upgrading => before.push(job(lowering, task, 0)),
+            TaskStage::Contract if upgrading => after.push(job(lowering, task, 0)),
+            TaskStage::Bootstrap => beside.push(job(lowering, task, 0)),
+            TaskStage::Rotate { ring } => {
+                let rotations = lowering.observed.secrets.get(ring).map_or(0, |facts| facts.rotations);
+                if rotations > 0 {
+                    after.push(job(lowering, task, rotations));
+                }
+            }
+            TaskStage::Install | TaskStage::Expand | TaskStage::Migrate | TaskStage::Contract => {}
+        }
+    }
+    (before, beside, after)
+}
+
+fn job(lowering: &Lowering<'_>, task: &Task, rotations: u32) -> Manifest {
+    let component = format!("task-{}", task.name);
+    let pod = Pod {
+        user: task.user,
+        setup: Vec::new(),
+        containers: vec![task.container.clone()],
+        grace_seconds: 30,
+        scheduling: lowering
+            .plan
+            .workloads
+            .first()
+            .map(|workload| workload.pod.scheduling.clone())
+            .unwrap_or_default(),
+    };
+    let mut template = pod::template(lowering, &component, &pod);
+    if let Some(spec) = &mut template.spec {
+        // In place, so that the log of what went wrong stays with the pod.
+        spec.restart_policy = Some("OnFailure".to_owned());
+        spec.topology_spread_constraints = None;
+    }
+    let spec = JobSpec { backoff_limit: Some(TRIES), template, ..JobSpec::default() };
+    let name = name::part(&lowering.instance.name, task.name);
+    let mut metadata = lowering.instance.metadata(&name, Some(&component));
+    let key = key(lowering, task, rotations);
+    metadata.annotations = Some(BTreeMap::from([(TASK_ANNOTATION.to_owned(), key)]));
+    manifest(JOB, &name, metadata, [("spec", value(&spec))])
+}
+
+/// What makes a task another task: its image, its command and plain environment, and the Secrets it names. A changed
+/// configuration file does not: formats of data do not depend on it.
+fn key(lowering: &Lowering<'_>, task: &Task, rotations: u32) -> String {
+    let container = &task.container;
+    let mut text = format!("{}\n{:?}\n{rotations}\n", container.image, container.command);
+    for variable in &container.environment {
+        if let VariableValue::Text(value) = &variable.value {
+            let _ = writeln!(text, "{}={value}", variable.name);
+        }
+    }
+    for secret in &task.repeat_on {
+        let revision = lowering.observed.secrets.get(secret).map_or("", |facts| &facts.revision);
+        let _ = writeln!(text, "{secret}={revision}");
+    }
+    name::hash(text)
+}

@@ -1,0 +1,142 @@
+//! Workloads with their Services and disruption budgets.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1::{
+    DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment, StatefulSetPersistentVolumeClaimRetentionPolicy,
+    StatefulSetSpec,
+};
+use k8s_openapi::api::core::v1::{
+    PersistentVolumeClaim, PersistentVolumeClaimSpec, PodTemplateSpec, ServicePort, ServiceSpec,
+    VolumeResourceRequirements,
+};
+use k8s_openapi::api::policy::v1::PodDisruptionBudgetSpec;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde_json::Value;
+
+use super::{Lowering, Manifest, manifest, pod, value};
+use crate::kind::{DEPLOYMENT, POD_DISRUPTION_BUDGET, SERVICE, STATEFUL_SET};
+use crate::plan::{Claim, Controller, NetworkService, Workload};
+
+pub(super) fn manifests(lowering: &Lowering<'_>, workload: &Workload) -> Vec<Manifest> {
+    let mut manifests: Vec<Manifest> =
+        workload.services.iter().map(|service| network_service(lowering, workload, service)).collect();
+    // One pod cannot be disrupted in part: a budget would only keep nodes from being emptied.
+    if workload.replicas > 1 {
+        manifests.push(disruption_budget(lowering, workload));
+    }
+    manifests.push(controller(lowering, workload));
+    manifests
+}
+
+fn controller(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
+    let instance = lowering.instance;
+    let name = instance.part(workload.suffix);
+    let template = pod::template(lowering, workload.component, &workload.pod);
+    let selector = selector(lowering, workload);
+    let (kind, spec) = match &workload.controller {
+        Controller::Deployment => (DEPLOYMENT, deployment(workload, selector, template)),
+        Controller::StatefulSet { claims, volumes_deleted } => {
+            let members = workload.services.iter().find(|service| service.headless);
+            let service_name = members.map(|service| instance.part(service.suffix));
+            let set = StatefulSetSpec {
+                replicas: Some(workload.replicas),
+                selector,
+                service_name,
+                template,
+                pod_management_policy: Some("Parallel".to_owned()),
+                revision_history_limit: Some(3),
+                volume_claim_templates: (!claims.is_empty()).then(|| claims.iter().map(claim).collect()),
+                persistent_volume_claim_retention_policy: Some(StatefulSetPersistentVolumeClaimRetentionPolicy {
+                    when_deleted: Some(if *volumes_deleted { "Delete" } else { "Retain" }.to_owned()),
+                    when_scaled: Some("Retain".to_owned()),
+                }),
+                ..StatefulSetSpec::default()
+            };
+            (STATEFUL_SET, value(&set))
+        }
+    };
+    let metadata = instance.metadata(&name, Some(workload.component));
+    manifest(kind, &name, metadata, [("spec", spec)])
+}
+
+fn deployment(workload: &Workload, selector: LabelSelector, template: PodTemplateSpec) -> Value {
+    // A new pod serves before an old one goes, also where there is only one.
+    let strategy = DeploymentStrategy {
+        type_: Some("RollingUpdate".to_owned()),
+        rolling_update: Some(RollingUpdateDeployment {
+            max_surge: Some(IntOrString::Int(1)),
+            max_unavailable: Some(IntOrString::Int(0)),
+        }),
+    };
+    value(&DeploymentSpec {
+        replicas: Some(workload.replicas),
+        selector,
+        strategy: Some(strategy),
+        template,
+        revision_history_limit: Some(3),
+        ..DeploymentSpec::default()
+    })
+}
+
+fn claim(claim: &Claim) -> PersistentVolumeClaim {
+    let storage = BTreeMap::from([("storage".to_owned(), Quantity(claim.size.clone()))]);
+    PersistentVolumeClaim {
+        metadata: ObjectMeta { name: Some(claim.name.to_owned()), ..ObjectMeta::default() },
+        spec: Some(PersistentVolumeClaimSpec {
+            access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
+            resources: Some(VolumeResourceRequirements { requests: Some(storage), limits: None }),
+            storage_class_name: claim.class.clone(),
+            ..PersistentVolumeClaimSpec::default()
+        }),
+        ..PersistentVolumeClaim::default()
+    }
+}
+
+fn selector(lowering: &Lowering<'_>, workload: &Workload) -> LabelSelector {
+    let labels = lowering.instance.selector(workload.component);
+    LabelSelector { match_labels: Some(labels), ..LabelSelector::default() }
+}
+
+fn network_service(lowering: &Lowering<'_>, workload: &Workload, service: &NetworkService) -> Manifest {
+    let instance = lowering.instance;
+    let name = instance.part(service.suffix);
+    let mut selector = instance.selector(workload.component);
+    selector.extend(service.pod.clone().map(|pod| ("statefulset.kubernetes.io/pod-name".to_owned(), pod)));
+    let ports = service.ports.iter().map(|port| ServicePort {
+        name: Some(port.name.to_owned()),
+        port: i32::from(port.number),
+        target_port: Some(IntOrString::Int(i32::from(port.number))),
+        protocol: Some("TCP".to_owned()),
+        ..ServicePort::default()
+    });
+    let spec = ServiceSpec {
+        cluster_ip: service.headless.then(|| "None".to_owned()),
+        publish_not_ready_addresses: service.headless.then_some(true),
+        selector: Some(selector),
+        ports: Some(ports.collect()),
+        ..ServiceSpec::default()
+    };
+    let metadata = instance.metadata(&name, Some(workload.component));
+    manifest(SERVICE, &name, metadata, [("spec", value(&spec))])
+}
+
+fn disruption_budget(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
+    let instance = lowering.instance;
+    let name = instance.part(workload.suffix);
+    let policy = match workload.controller {
+        Controller::Deployment => "AlwaysAllow",
+        // Members of a group are counted on even while they are not ready.
+        Controller::StatefulSet { .. } => "IfHealthyBudget",
+    };
+    let spec = PodDisruptionBudgetSpec {
+        max_unavailable: Some(IntOrString::Int(1)),
+        selector: Some(selector(lowering, workload)),
+        unhealthy_pod_eviction_policy: Some(policy.to_owned()),
+        ..PodDisruptionBudgetSpec::default()
+    };
+    let metadata = instance.metadata(&name, Some(workload.component));
+    manifest(POD_DISRUPTION_BUDGET, &name, metadata, [("spec", value(&spec))])
+}

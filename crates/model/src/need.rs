@@ -1,0 +1,92 @@
+//! What must be read before an object can be planned.
+
+use std::collections::BTreeMap;
+
+use crate::common::Reference;
+use crate::kind::Kind;
+use crate::service::Invalid;
+use crate::status::{CacheServers, DatabaseServer, IdentityServer, MessagingServer, Provides};
+
+/// Everything an object needs of others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Needs {
+    pub objects: Vec<ObjectNeed>,
+    pub secrets: Vec<SecretNeed>,
+    /// Objects that must be Ready, of which nothing is used.
+    pub after: Vec<Reference>,
+}
+
+/// An object of which something is used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObjectNeed {
+    /// Where the spec asks for it.
+    pub field: &'static str,
+    pub kind: Kind,
+    pub name: String,
+}
+
+/// A Secret that somebody else writes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SecretNeed {
+    pub field: &'static str,
+    pub name: String,
+    pub keys: Vec<String>,
+}
+
+impl Needs {
+    #[must_use]
+    pub fn object(mut self, field: &'static str, kind: Kind, name: Option<&str>) -> Self {
+        self.objects.extend(name.map(|name| ObjectNeed { field, kind, name: name.to_owned() }));
+        self
+    }
+
+    #[must_use]
+    pub fn secret(mut self, field: &'static str, name: Option<&str>, keys: &[&str]) -> Self {
+        let keys = keys.iter().map(|&key| key.to_owned()).collect();
+        self.secrets.extend(name.map(|name| SecretNeed { field, name: name.to_owned(), keys }));
+        self
+    }
+
+    #[must_use]
+    pub fn after(mut self, references: &[Reference]) -> Self {
+        self.after.extend_from_slice(references);
+        self
+    }
+}
+
+/// What other objects provide, by kind and name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Resolved {
+    pub objects: BTreeMap<(String, String), Provides>,
+}
+
+impl Resolved {
+    pub fn database(&self, kind: Kind, name: &str, field: &str) -> Result<&DatabaseServer, Invalid> {
+        self.concern(kind, name, field, "database", |provides| provides.database.as_ref())
+    }
+
+    pub fn messaging(&self, kind: Kind, name: &str, field: &str) -> Result<&MessagingServer, Invalid> {
+        self.concern(kind, name, field, "message bus", |provides| provides.messaging.as_ref())
+    }
+
+    pub fn cache(&self, kind: Kind, name: &str, field: &str) -> Result<&CacheServers, Invalid> {
+        self.concern(kind, name, field, "cache", |provides| provides.cache.as_ref())
+    }
+
+    pub fn identity(&self, kind: Kind, name: &str, field: &str) -> Result<&IdentityServer, Invalid> {
+        self.concern(kind, name, field, "identity service", |provides| provides.identity.as_ref())
+    }
+
+    fn concern<'a, T>(
+        &'a self,
+        kind: Kind,
+        name: &str,
+        field: &str,
+        concern: &str,
+        choose: impl Fn(&'a Provides) -> Option<&'a T>,
+    ) -> Result<&'a T, Invalid> {
+        self.objects.get(&(kind.kind.to_owned(), name.to_owned())).and_then(choose).ok_or_else(|| {
+            Invalid::new(field, format!("{} {name:?} provides no {concern}: name one that does", kind.kind))
+        })
+    }
+}

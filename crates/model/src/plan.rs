@@ -1,0 +1,217 @@
+//! The desired state of one object: plain data that a service fills in and lowering turns into manifests.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::common::{Reference, Resources, Scheduling};
+use crate::kind::Kind;
+use crate::status::{DatabaseServer, IdentityServer, MessagingServer, Provides, Stage};
+
+pub use crate::plan::pod::*;
+pub use crate::plan::secret::*;
+
+mod pod;
+mod secret;
+
+/// What an object stands for, in full.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Secrets that the operator writes.
+    pub secrets: Vec<SecretPlan>,
+    pub databases: Vec<Database>,
+    pub messaging: Vec<Messaging>,
+    /// Configuration files by name. A change of one rolls the pods that mount it and no others.
+    pub files: BTreeMap<FileName, String>,
+    pub tasks: Vec<Task>,
+    pub workloads: Vec<Workload>,
+    pub routes: Vec<Route>,
+    pub catalog: Option<Catalog>,
+    /// Other objects of the operator that this one consists of.
+    pub children: Vec<Child>,
+    /// Children that cannot be, and why.
+    pub skipped: Vec<Skipped>,
+    pub provides: Provides,
+    /// Where the service is reached.
+    pub endpoint: Option<String>,
+    /// Secrets with which images are pulled.
+    pub pull_secrets: Vec<String>,
+}
+
+/// Name of a configuration file, unique within a plan.
+pub type FileName = String;
+
+/// A database and its user, on a server of another object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Database {
+    pub provider: Reference,
+    pub server: DatabaseServer,
+    pub database: String,
+    /// Secret with `username` and `password` of the user.
+    pub secret: String,
+    /// Whether the database outlives the object.
+    pub retained: bool,
+}
+
+/// A virtual host and its user, on a message bus of another object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Messaging {
+    pub provider: Reference,
+    pub server: MessagingServer,
+    pub virtual_host: String,
+    /// Secret with `username` and `password` of the user.
+    pub secret: String,
+}
+
+/// What the identity service must know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Catalog {
+    pub provider: Reference,
+    pub server: IdentityServer,
+    pub projects: Vec<String>,
+    pub roles: Vec<String>,
+    pub services: Vec<CatalogService>,
+    pub users: Vec<IdentityUser>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct CatalogService {
+    /// Type by the service types authority, e.g. `identity`.
+    pub service_type: String,
+    pub name: String,
+    pub description: String,
+    pub region: String,
+    pub endpoints: Vec<CatalogEndpoint>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct CatalogEndpoint {
+    pub interface: Interface,
+    pub url: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Interface {
+    Public,
+    Internal,
+    Admin,
+}
+
+impl Interface {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Public => "public",
+            Self::Internal => "internal",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// A user with which a service speaks to others, in the default domain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IdentityUser {
+    pub name: String,
+    pub password: SecretKey,
+    pub project: String,
+    pub roles: Vec<String>,
+}
+
+/// A command that runs to its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    pub name: &'static str,
+    pub stage: TaskStage,
+    pub user: i64,
+    pub container: Container,
+    /// Secrets whose change makes the task run again.
+    pub repeat_on: Vec<String>,
+}
+
+/// When a task runs. Where an image changes, data formats are widened before the rollout and narrowed after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskStage {
+    /// Once, where nothing is installed yet; the workloads wait for it.
+    Install,
+    /// Before the rollout of another image.
+    Expand,
+    /// After `Expand`, before the rollout.
+    Migrate,
+    /// Beside the first workloads.
+    Bootstrap,
+    /// After the rollout of another image.
+    Contract,
+    /// After each rotation of a key ring.
+    Rotate { ring: String },
+}
+
+/// Pods that run until told otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// What the pods are within the service, e.g. `api`.
+    pub component: &'static str,
+    /// End of the workload's name, where the instance has more than one.
+    pub suffix: Option<&'static str>,
+    pub controller: Controller,
+    pub replicas: i32,
+    pub pod: Pod,
+    pub services: Vec<NetworkService>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Controller {
+    Deployment,
+    /// Pods with names and volumes of their own, all started at once.
+    StatefulSet { claims: Vec<Claim>, volumes_deleted: bool },
+}
+
+/// A volume of each pod of a set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    pub name: &'static str,
+    pub size: String,
+    pub class: Option<String>,
+}
+
+/// An address of a workload's pods.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetworkService {
+    /// End of the Service's name; none for the instance's main address.
+    pub suffix: Option<&'static str>,
+    pub ports: Vec<Port>,
+    /// Gives every pod a name, also before it is ready, instead of one address for all.
+    pub headless: bool,
+    /// Sends everything to one pod.
+    pub pod: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    pub name: &'static str,
+    pub number: u16,
+}
+
+/// A way in from outside.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Route {
+    pub hostname: String,
+    pub gateway: crate::common::GatewayReference,
+    /// Port of the instance's main Service.
+    pub port: u16,
+}
+
+/// Another object of the operator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Child {
+    pub kind: Kind,
+    pub name: String,
+    pub stage: Stage,
+    pub spec: Value,
+}
+
+/// A child that was asked for and cannot be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Skipped {
+    pub kind: Kind,
+    pub name: String,
+    pub reason: String,
+}

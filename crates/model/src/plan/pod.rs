@@ -1,0 +1,103 @@
+//! Pods and containers, in the few words that services need.
+
+use super::{Resources, Scheduling, SecretKey};
+
+/// A pod. Its volumes follow from what its containers mount.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pod {
+    /// User and group of every process.
+    pub user: i64,
+    pub setup: Vec<Container>,
+    pub containers: Vec<Container>,
+    /// How long an orderly end may take, in seconds.
+    pub grace_seconds: i64,
+    pub scheduling: Scheduling,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Container {
+    pub name: &'static str,
+    pub image: String,
+    pub command: Vec<String>,
+    pub environment: Vec<Variable>,
+    pub mounts: Vec<Mount>,
+    pub ports: Vec<super::Port>,
+    pub probes: Probes,
+    pub resources: Resources,
+    /// Runs before the container is told to stop.
+    pub before_stop: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variable {
+    pub name: String,
+    pub value: VariableValue,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum VariableValue {
+    Text(String),
+    Secret(SecretKey),
+    /// A field of the pod, e.g. `status.podIP`.
+    Field(&'static str),
+}
+
+impl Variable {
+    pub fn text(name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { name: name.into(), value: VariableValue::Text(value.into()) }
+    }
+
+    pub fn secret(name: impl Into<String>, secret: impl Into<String>, key: impl Into<String>) -> Self {
+        Self { name: name.into(), value: VariableValue::Secret(SecretKey::new(secret, key)) }
+    }
+
+    pub fn field(name: impl Into<String>, path: &'static str) -> Self {
+        Self { name: name.into(), value: VariableValue::Field(path) }
+    }
+}
+
+/// Something that a container sees under a path.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mount {
+    /// A configuration file of the plan, at its full path.
+    File { file: String, path: String },
+    /// A Secret as a directory.
+    Secret { secret: String, path: String, change: Change },
+    /// An empty directory for as long as the pod lives.
+    Scratch { name: &'static str, path: String },
+    /// The pod's own volume.
+    Claim { name: &'static str, path: String },
+    /// The pod's annotations as a file named `annotations`, kept up to date.
+    Annotations { path: String },
+}
+
+/// What a changed Secret does to the pods that mount it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The pods are replaced.
+    Roll,
+    /// The files are replaced under the running pods.
+    Refresh,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Probes {
+    pub startup: Option<Probe>,
+    pub readiness: Option<Probe>,
+    pub liveness: Option<Probe>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Probe {
+    pub check: Check,
+    pub period_seconds: i32,
+    pub timeout_seconds: i32,
+    pub failures: i32,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Check {
+    Http { path: &'static str, port: u16 },
+    Connect { port: u16 },
+    Command(Vec<String>),
+}

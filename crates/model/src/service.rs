@@ -1,0 +1,196 @@
+//! What a service is to the engine: a kind, what it needs, and a pure function from an object to its plan.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::core::DynamicObject;
+use kube::{CustomResourceExt, Resource};
+use serde::de::DeserializeOwned;
+
+use crate::image::ImageDefaults;
+use crate::kind::Kind;
+use crate::need::{Needs, Resolved};
+use crate::plan::Plan;
+
+/// Why a spec cannot be planned. Trying again does not help; changing the field does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    /// Field, e.g. `spec.fernet.rotationSchedule`.
+    pub path: String,
+    pub reason: String,
+}
+
+impl Invalid {
+    pub fn new(path: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { path: path.into(), reason: reason.into() }
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.path, self.reason)
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+/// What holds for everything that one operator runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    pub images: ImageDefaults,
+    /// Domain of the cluster's Services.
+    pub cluster_domain: String,
+}
+
+/// All that planning may look at.
+pub struct Context<'a, K> {
+    pub object: &'a K,
+    pub name: &'a str,
+    pub namespace: &'a str,
+    pub inputs: &'a Resolved,
+    pub site: &'a Site,
+    /// What was decided earlier.
+    pub memory: &'a BTreeMap<String, String>,
+}
+
+/// A service: data and pure functions.
+pub trait Service: 'static {
+    type Object: Resource<DynamicType = ()> + CustomResourceExt + DeserializeOwned;
+    const KIND: Kind;
+    /// The service's plain name, e.g. for labels.
+    const NAME: &'static str;
+
+    fn needs(object: &Self::Object) -> Needs;
+    fn plan(context: &Context<'_, Self::Object>) -> Result<Plan, Invalid>;
+
+    /// Decides on members of a group from what they report.
+    fn direct(_object: &Self::Object, _members: &[Member], _memory: &BTreeMap<String, String>) -> Direction {
+        Direction::default()
+    }
+}
+
+/// What is known of one pod of a service.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Member {
+    pub name: String,
+    pub uid: String,
+    pub component: String,
+    pub ready: bool,
+    /// What its setup container, or its main container's last run, left as its last words.
+    pub report: Option<String>,
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What members are told, and what must be remembered first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Direction {
+    pub memory: BTreeMap<String, String>,
+    pub orders: Vec<Order>,
+    /// Why no order can be given, where one is needed.
+    pub waiting: Option<String>,
+}
+
+/// An annotation for a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Order {
+    pub pod: String,
+    pub uid: String,
+    pub annotation: &'static str,
+    pub value: String,
+}
+
+/// A service whose types the engine does not know.
+pub trait AnyService: Send + Sync {
+    fn kind(&self) -> Kind;
+    fn name(&self) -> &'static str;
+    fn crd(&self) -> CustomResourceDefinition;
+    fn needs(&self, object: &DynamicObject) -> Result<Needs, Invalid>;
+    fn plan(
+        &self,
+        object: &DynamicObject,
+        inputs: &Resolved,
+        site: &Site,
+        memory: &BTreeMap<String, String>,
+    ) -> Result<Plan, Invalid>;
+    fn direct(
+        &self,
+        object: &DynamicObject,
+        members: &[Member],
+        memory: &BTreeMap<String, String>,
+    ) -> Result<Direction, Invalid>;
+}
+
+/// Makes a [`Service`] into an [`AnyService`].
+pub struct Entry<S>(PhantomData<fn() -> S>);
+
+impl<S> Entry<S> {
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<S> Default for Entry<S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S: Service> Entry<S> {
+    fn typed(object: &DynamicObject) -> Result<S::Object, Invalid> {
+        // The whole object goes through JSON, so that every type sees exactly what the API server stored.
+        let value = serde_json::to_value(object)
+            .map_err(|error| Invalid::new("metadata", format!("cannot be read: {error}")))?;
+        serde_json::from_value(value).map_err(|error| {
+            Invalid::new("spec", format!("cannot be read as a {}: {error}", S::KIND.kind))
+        })
+    }
+}
+
+impl<S: Service> AnyService for Entry<S> {
+    fn kind(&self) -> Kind {
+        S::KIND
+    }
+
+    fn name(&self) -> &'static str {
+        S::NAME
+    }
+
+    fn crd(&self) -> CustomResourceDefinition {
+        let mut crd = S::Object::crd();
+        // The group is one that Kubernetes protects: the API server refuses its kinds without this mark.
+        let approved = "api-approved.kubernetes.io".to_owned();
+        crd.metadata
+            .annotations
+            .get_or_insert_default()
+            .insert(approved, "unapproved, experimental-only".to_owned());
+        crd
+    }
+
+    fn needs(&self, object: &DynamicObject) -> Result<Needs, Invalid> {
+        Ok(S::needs(&Self::typed(object)?))
+    }
+
+    fn plan(
+        &self,
+        object: &DynamicObject,
+        inputs: &Resolved,
+        site: &Site,
+        memory: &BTreeMap<String, String>,
+    ) -> Result<Plan, Invalid> {
+        let typed = Self::typed(object)?;
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        let namespace = object.metadata.namespace.as_deref().unwrap_or("default");
+        S::plan(&Context { object: &typed, name, namespace, inputs, site, memory })
+    }
+
+    fn direct(
+        &self,
+        object: &DynamicObject,
+        members: &[Member],
+        memory: &BTreeMap<String, String>,
+    ) -> Result<Direction, Invalid> {
+        Ok(S::direct(&Self::typed(object)?, members, memory))
+    }
+}

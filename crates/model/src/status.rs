@@ -1,0 +1,154 @@
+//! The one status that every kind has.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::common::Reference;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// Generation of the spec that this status is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Where a cloud is on its way to Ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Stage>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// Where the service is reached from outside, or from inside where it is not exposed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// Image whose data formats are in place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub installed: Option<String>,
+    /// What other objects may use of this one.
+    #[serde(default, skip_serializing_if = "Provides::is_empty")]
+    pub provides: Provides,
+    /// Objects that this one uses; they are deleted after it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uses: Vec<Reference>,
+    /// What was made outside of Kubernetes and is undone on deletion.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<Effect>,
+    /// What the operator decided earlier and must not forget.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub memory: BTreeMap<String, String>,
+    /// Services of a cloud.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<ServiceRow>,
+}
+
+/// A summary of how far a cloud has come. It orders nothing: each service starts when its own needs are met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum Stage {
+    Infrastructure,
+    Identity,
+    CoreServices,
+    Compute,
+    ExtendedServices,
+    Dashboards,
+    Ready,
+}
+
+/// One service of a cloud.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceRow {
+    pub kind: String,
+    pub name: String,
+    pub ready: bool,
+    /// Why the service is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+}
+
+/// What an object offers to others. It names Secrets and never holds their values.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Provides {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub database: Option<DatabaseServer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messaging: Option<MessagingServer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheServers>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<IdentityServer>,
+}
+
+impl Provides {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DatabaseServer {
+    pub host: String,
+    pub port: u16,
+    /// Port that stays free when clients have used up all connections.
+    pub admin_port: u16,
+    /// Secret with `username` and `password` of the administrator.
+    pub secret: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MessagingServer {
+    /// Every member, since clients fail over between them.
+    pub hosts: Vec<String>,
+    pub port: u16,
+    pub management_url: String,
+    /// Secret with `username` and `password` of the administrator.
+    pub secret: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CacheServers {
+    pub servers: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IdentityServer {
+    /// Address inside the cluster, with the version, e.g. `http://cloud-keystone.openstack.svc:5000/v3`.
+    pub internal_url: String,
+    pub public_url: String,
+    pub region: String,
+    pub username: String,
+    /// Secret of the administrator.
+    pub secret: String,
+    /// Key of the administrator's password in the Secret.
+    pub secret_key: String,
+}
+
+/// Something outside of Kubernetes that exists for an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Effect {
+    pub what: EffectKind,
+    /// Object on which it was made.
+    pub provider: Reference,
+    pub name: String,
+    /// Whether it outlives the object.
+    #[serde(default)]
+    pub retained: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum EffectKind {
+    Database,
+    DatabaseUser,
+    MessagingHost,
+    MessagingUser,
+    /// Named by type, with all its endpoints.
+    CatalogService,
+    IdentityUser,
+}

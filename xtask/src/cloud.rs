@@ -1,0 +1,293 @@
+//! A whole cloud with one command: a cluster, the images, the operator and a control plane; and its end.
+
+mod next_steps;
+mod removal;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+
+use crate::cluster::existing::{self, Existing};
+use crate::cluster::{self, settings::Settings};
+use crate::command::{Log, output, show};
+use crate::directories::Directories;
+use crate::graph::{Graph, Weight};
+use crate::images::{Builder, RELEASE, origin::Origin};
+use crate::kubectl::Kubectl;
+use crate::process;
+use crate::progress::{self, Progress};
+use next_steps::{NextSteps, first_cloud};
+pub(crate) use removal::{DownArguments, down};
+
+/// The images that a minimal cloud runs, the operator's and the one to use the cloud with.
+pub(crate) const IMAGES: [&str; 6] = ["mariadb", "rabbitmq", "memcached", "keystone", "client", "operator"];
+/// The family of images that the table describes.
+const FAMILY: &str = "debian";
+/// The namespace and the Deployment of the operator.
+const OPERATOR: &str = "openstack-operator";
+/// The namespace of the cloud: the local cluster's Gateway lives there.
+const NAMESPACE: &str = "openstack";
+/// The kind that is a cloud.
+const KIND: &str = "openstackcontrolplanes.openstack.k8s.io";
+
+#[derive(Args)]
+pub(crate) struct UpArguments {
+    #[command(flatten)]
+    cluster: cluster::Up,
+    #[command(flatten)]
+    existing: Existing,
+    /// The control plane to make [default: the project's samples/minimal.yaml].
+    #[arg(long, value_name = "FILE")]
+    sample: Option<PathBuf>,
+    /// How long the cloud may take to become ready, e.g. 90s, 15m or 1h.
+    #[arg(long, default_value = "15m", value_name = "DURATION", value_parser = parse_duration)]
+    timeout: String,
+}
+
+/// The programs that read it know more units; these are enough, and both of them know these.
+fn parse_duration(text: &str) -> Result<String, String> {
+    let number = text.strip_suffix(['s', 'm', 'h']).and_then(|number| number.parse::<u32>().ok());
+    match number {
+        Some(1..) => Ok(text.to_owned()),
+        _ => Err("give a number of seconds, minutes or hours: 90s, 15m, 1h".to_owned()),
+    }
+}
+
+/// The cluster that a cloud is made on.
+struct Target {
+    kubectl: Kubectl,
+    /// Where the tool keeps what belongs to the cloud: the operator's manifests and the clouds.yaml.
+    directory: PathBuf,
+}
+
+impl Target {
+    fn local(directories: &Directories) -> Result<Self> {
+        Ok(Self { kubectl: Kubectl::local(directories)?, directory: directories.cluster() })
+    }
+
+    fn existing(directories: &Directories, context: &str) -> Result<Self> {
+        let directory = existing::directory(directories, context);
+        Ok(Self { kubectl: existing::kubectl(directories, context)?, directory })
+    }
+
+    fn manifests(&self) -> PathBuf {
+        self.directory.join("operator.yaml")
+    }
+
+    fn clouds(&self) -> PathBuf {
+        self.directory.join("clouds.yaml")
+    }
+
+    /// The operator's program as a tool for this cluster.
+    fn operator(&self, program: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(arguments).env("KUBECONFIG", self.kubectl.kubeconfig());
+        command
+    }
+}
+
+pub(crate) fn up(directories: &Directories, arguments: &UpArguments) -> Result<()> {
+    let started = Instant::now();
+    let existing = arguments.existing.get();
+    if existing.is_some() && arguments.cluster.is_given() {
+        bail!("--context names a cluster that exists: leave --nodes and the address options out");
+    }
+    let sample = find_sample(directories, arguments.sample.as_deref())?;
+    let builder = Builder::new(directories);
+    let lock = directories.lock()?;
+    process::end_leftovers(directories)?;
+    let (target, origin) = if let Some((context, registry)) = existing {
+        let target = Target::existing(directories, context)?;
+        build_program(directories, &builder)?;
+        (target, Origin::Prefix(registry))
+    } else {
+        let settings = cluster::prepare(directories, &arguments.cluster)?;
+        make_cluster(directories, &settings, &builder)?;
+        (Target::local(directories)?, Origin::local(&builder, &settings))
+    };
+    let program = builder.program("operator")?;
+    let applied = install(directories, &target, &program, &origin, &sample)?;
+    // From here on nothing is made by this run: others may switch nodes off and on, or take it all down.
+    drop(lock);
+    watch(&target, &program, &arguments.timeout)?;
+    let to_ready = applied.elapsed();
+    log_in(&target, &program)?;
+    let clouds = fs::read_to_string(target.clouds()).context("failed to read the clouds.yaml")?;
+    let shown = target.kubectl.shown();
+    let steps = NextSteps {
+        kubeconfig: target.kubectl.kubeconfig(),
+        kubectl: existing.is_none().then_some(shown.as_str()),
+        clouds: &target.clouds(),
+        cloud: first_cloud(&clouds)
+            .with_context(|| format!("{} names no cloud", target.clouds().display()))?,
+        namespace: NAMESPACE,
+        client_image: &origin.reference("client")?,
+        context: existing.map(|(context, _)| context),
+    };
+    progress::say(&format!("\n{} To use it:\n\n{}", times(to_ready, started.elapsed()), steps.text()));
+    Ok(())
+}
+
+fn find_sample(directories: &Directories, given: Option<&Path>) -> Result<PathBuf> {
+    let path = given.map_or_else(|| directories.checkout.join("samples/minimal.yaml"), Path::to_owned);
+    if !path.is_file() {
+        bail!("{} is no file: pass the manifest of a control plane with --sample FILE", path.display());
+    }
+    Ok(path)
+}
+
+fn make_cluster(directories: &Directories, settings: &Settings, builder: &Builder) -> Result<()> {
+    let mut graph = Graph::default();
+    cluster::add_steps(&mut graph, directories, settings, builder)?;
+    builder.add_steps(&mut graph, &IMAGES)?;
+    graph.run(directories, &Progress::new())
+}
+
+fn build_program(directories: &Directories, builder: &Builder) -> Result<()> {
+    let mut graph = Graph::default();
+    builder.add_program(&mut graph, "operator")?;
+    graph.run(directories, &Progress::new())
+}
+
+/// Installs the operator and asks it for a cloud. Returns the moment of the latter.
+fn install(
+    directories: &Directories,
+    target: &Target,
+    program: &Path,
+    origin: &Origin<'_>,
+    sample: &Path,
+) -> Result<Instant> {
+    let applied = OnceLock::new();
+    let mut graph = Graph::default();
+    graph.add("operator", Weight::Light, &[], |log| {
+        install_operator(target, program, &origin.reference("operator")?, &origin.prefix(), log)
+    });
+    graph.add("cloud", Weight::Light, &["operator"], |log| {
+        ensure_namespace(target, log)?;
+        applied.get_or_init(Instant::now);
+        target.kubectl.apply(Some(NAMESPACE), sample, log)?;
+        Ok(sample.display().to_string())
+    });
+    graph.run(directories, &Progress::new())?;
+    applied.into_inner().context("no cloud was asked for")
+}
+
+fn install_operator(
+    target: &Target,
+    program: &Path,
+    image: &str,
+    registry: &str,
+    log: &Log,
+) -> Result<String> {
+    let manifests = output(&mut target.operator(program, &manifests_arguments(image, registry)))?;
+    // What was applied is kept, so that it can be looked at, and removed from a cluster that stays.
+    let path = target.manifests();
+    fs::write(&path, manifests).with_context(|| format!("failed to write {}", path.display()))?;
+    target.kubectl.apply(None, &path, log)?;
+    target.kubectl.wait_for("Established", None, &[&format!("crd/{KIND}")], log)?;
+    target.kubectl.wait_for_rollout(OPERATOR, OPERATOR, log).with_context(|| {
+        format!("the operator does not start: see kubectl --namespace {OPERATOR} describe pods")
+    })?;
+    Ok(image.to_owned())
+}
+
+fn manifests_arguments<'a>(image: &'a str, registry: &'a str) -> [&'a str; 11] {
+    [
+        "manifests",
+        "--namespace",
+        OPERATOR,
+        "--image",
+        image,
+        "--images-family",
+        FAMILY,
+        "--images-registry",
+        registry,
+        "--images-tag",
+        RELEASE,
+    ]
+}
+
+fn ensure_namespace(target: &Target, log: &Log) -> Result<()> {
+    let get = ["get", "namespace", NAMESPACE, "--ignore-not-found", "--output=name"];
+    if output(target.kubectl.question().args(get))?.trim().is_empty() {
+        log.run(target.kubectl.command().args(["create", "namespace", NAMESPACE]))?;
+    }
+    Ok(())
+}
+
+/// Shows how the cloud comes up, until it is ready.
+fn watch(target: &Target, program: &Path, timeout: &str) -> Result<()> {
+    let arguments = ["status", "--namespace", NAMESPACE, "--watch", "--timeout", timeout];
+    let mut command = target.operator(program, &arguments);
+    let status = command.status().with_context(|| format!("failed to start {}", show(&command)))?;
+    if !status.success() {
+        bail!(
+            "the cloud is not ready: {}: {status}\n\
+             What it waits for is above; what the operator says is in\n  \
+             {} --kubeconfig {} --namespace {OPERATOR} logs deployment/{OPERATOR}\n\
+             cargo xtask up goes on from here, and --timeout gives it longer.",
+            show(&command),
+            target.kubectl.shown(),
+            target.kubectl.kubeconfig().display()
+        );
+    }
+    Ok(())
+}
+
+/// Writes the clouds.yaml of the cloud's administrator.
+fn log_in(target: &Target, program: &Path) -> Result<()> {
+    let mut command = target.operator(program, &["login", "--namespace", NAMESPACE, "--output"]);
+    output(command.arg(target.clouds())).map(|_| ())
+}
+
+fn times(to_ready: Duration, in_all: Duration) -> String {
+    let [to_ready, in_all] = [to_ready, in_all].map(|time| time.as_secs_f64());
+    format!("The cloud is ready, {to_ready:.0} s after it was asked for and {in_all:.0} s in all.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_operator_is_asked_for_its_manifests() {
+        let arguments =
+            manifests_arguments("10.100.0.1:5000/openstack/operator:1", "10.100.0.1:5000/openstack");
+        assert_eq!(
+            arguments.join(" "),
+            "manifests --namespace openstack-operator --image 10.100.0.1:5000/openstack/operator:1 \
+             --images-family debian --images-registry 10.100.0.1:5000/openstack --images-tag 2025.1"
+        );
+    }
+
+    #[test]
+    fn a_duration_has_a_unit() {
+        for good in ["1s", "90s", "15m", "2h"] {
+            assert_eq!(parse_duration(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "m", "0m", "15", "-1m", "soon", "1.5h", "15 m"] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_image_of_a_cloud_is_in_the_table() -> Result<()> {
+        let cache = std::env::temp_dir().join(format!("xtask-cloud-{}", std::process::id()));
+        let builder = Builder::new(&Directories::find(Some(cache.clone()))?);
+        let names = builder.all_names()?;
+        fs::remove_dir_all(cache)?;
+        assert!(IMAGES.iter().all(|&image| names.iter().any(|name| name == image)), "{names:?}");
+        Ok(())
+    }
+
+    #[test]
+    fn both_times_are_told() {
+        let text = times(Duration::from_millis(91_600), Duration::from_secs(131));
+        assert_eq!(text, "The cloud is ready, 92 s after it was asked for and 131 s in all.");
+    }
+}

@@ -1,0 +1,65 @@
+//! A cluster that this tool did not make: a context of the person's own kubeconfig.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+
+use crate::command::output;
+use crate::directories::Directories;
+use crate::host;
+use crate::kubectl::Kubectl;
+use crate::store::Key;
+
+#[derive(Args)]
+pub(crate) struct Existing {
+    /// Use an existing cluster: a context of the kubeconfig. Needs --registry.
+    #[arg(long, value_name = "NAME", requires = "registry")]
+    context: Option<String>,
+    /// Where the existing cluster finds the images, e.g. registry.example.org/openstack.
+    #[arg(long, value_name = "PREFIX", requires = "context")]
+    registry: Option<String>,
+}
+
+impl Existing {
+    /// The context and the prefix of the images; nothing for the local cluster.
+    pub(crate) fn get(&self) -> Option<(&str, &str)> {
+        self.context.as_deref().zip(self.registry.as_deref())
+    }
+}
+
+/// Where the tool keeps what belongs to a context. The name of a context may hold any character.
+pub(crate) fn directory(directories: &Directories, context: &str) -> PathBuf {
+    directories.cache().join("contexts").join(Key::default().text(context).digits())
+}
+
+/// kubectl with a kubeconfig that holds nothing but the context, as the current one: whoever reads that file
+/// can reach no other cluster by mistake.
+pub(crate) fn kubectl(directories: &Directories, context: &str) -> Result<Kubectl> {
+    let program = host::find("kubectl")
+        .context("an existing cluster needs kubectl: install it and put it into PATH")?;
+    let mut view = Command::new(&program);
+    view.args(["config", "view", "--minify", "--flatten", "--raw", "--context", context]);
+    let text = output(&mut view).with_context(|| {
+        format!("no context {context:?} can be used: kubectl config get-contexts lists those there are")
+    })?;
+    let directory = directory(directories, context);
+    let path = directory.join("kubeconfig");
+    let unfinished = directory.join("kubeconfig.unfinished");
+    // It may hold a key.
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&directory)
+        .and_then(|()| {
+            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)
+        })
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| fs::rename(&unfinished, &path))
+        .with_context(|| format!("failed to write {}", path.display()))?;
+    Ok(Kubectl::of_host(program, path))
+}
