@@ -167,7 +167,9 @@ impl Builder {
         let image = self.table()?.image(image)?;
         let program = image.program()?;
         let step = format!("build {program}");
-        graph.add(&step, Weight::Heavy, &[], move |log| self.build_program(&image.name, program, log));
+        // A long build: images that the nodes wait for, and that may be there already, get their core first.
+        let after: &[&str] = if graph.contains(PUSH_STEP) { &[PUSH_STEP] } else { &[] };
+        graph.add(&step, Weight::Heavy, after, move |log| self.build_program(&image.name, program, log));
         Ok(step)
     }
 

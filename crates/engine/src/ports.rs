@@ -43,7 +43,13 @@ pub trait Cluster: Send + Sync {
     /// Deletes the object with this uid; one that is gone, or another of the same name, is success.
     async fn delete(&self, kind: Kind, namespace: &str, name: &str, uid: &str) -> PortResult<()>;
     /// Merges into metadata. A `resourceVersion` in it makes the call fail with `Conflict` where the object changed.
-    async fn patch_metadata(&self, kind: Kind, namespace: &str, name: &str, metadata: Value) -> PortResult<()>;
+    async fn patch_metadata(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        metadata: Value,
+    ) -> PortResult<()>;
     /// Replaces the status by server-side apply.
     async fn write_status(&self, kind: Kind, namespace: &str, name: &str, status: Value) -> PortResult<()>;
     /// Children of an owner, by what is known from watches: kind, name and uid.

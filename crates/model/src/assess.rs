@@ -68,9 +68,11 @@ pub enum JobOutcome {
 
 pub fn job_outcome(live: &Value) -> JobOutcome {
     let holds = |kind: &str| {
-        live.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten().any(|condition| {
-            text(condition, "/type") == kind && text(condition, "/status") == "True"
-        })
+        live.pointer("/status/conditions")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .any(|condition| text(condition, "/type") == kind && text(condition, "/status") == "True")
     };
     if holds("Complete") {
         JobOutcome::Complete
@@ -140,8 +142,14 @@ mod tests {
             })
         };
         assert_eq!(assess(DEPLOYMENT, "x", &live(2, 2, 2)), Progress::Done);
-        assert_eq!(assess(DEPLOYMENT, "x", &live(1, 2, 3)), Progress::waiting("Deployment x: 1 of 2 pods updated"));
-        assert_eq!(assess(DEPLOYMENT, "x", &live(2, 1, 2)), Progress::waiting("Deployment x: 1 of 2 pods ready"));
+        assert_eq!(
+            assess(DEPLOYMENT, "x", &live(1, 2, 3)),
+            Progress::waiting("Deployment x: 1 of 2 pods updated")
+        );
+        assert_eq!(
+            assess(DEPLOYMENT, "x", &live(2, 1, 2)),
+            Progress::waiting("Deployment x: 1 of 2 pods ready")
+        );
         assert_eq!(
             assess(DEPLOYMENT, "x", &live(2, 2, 3)),
             Progress::waiting("Deployment x: an old pod is still to go")

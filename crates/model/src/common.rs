@@ -16,12 +16,6 @@ pub const PAUSE_ANNOTATION: &str = "openstack.k8s.io/pause";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Common {
-    /// OpenStack release.
-    #[serde(default)]
-    pub release: Release,
-    /// Where images come from.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub images: Images,
     /// This component's image.
     #[serde(default, skip_serializing_if = "is_default")]
     pub image: Image,
@@ -39,6 +33,18 @@ pub struct Common {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub depends_on: Vec<Reference>,
+}
+
+/// Which release runs, from which images. A cloud says it once for all its services.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Origin {
+    /// OpenStack release.
+    #[serde(default)]
+    pub release: Release,
+    /// Where images come from.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub images: Images,
 }
 
 pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -197,20 +203,47 @@ pub struct GatewayReference {
 pub struct Exposure {
     /// Name under which the API is reached from outside.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"))]
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+    )]
     pub public_hostname: Option<String>,
     /// Gateway that leads to the API. Without one it is reached inside the cluster only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_ref: Option<GatewayReference>,
+    /// How clients speak to the Gateway.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub public_scheme: Option<Scheme>,
     /// Policy rules that win over the service's own, by the rule's name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::policy")]
     pub policy: BTreeMap<String, String>,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheme {
+    #[default]
+    Https,
+    Http,
+}
+
+impl Scheme {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Https => "https",
+            Self::Http => "http",
+        }
+    }
+}
+
 /// The database of a service: on a MariaDB object, or on a server that exists already.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "!(has(self.clusterRef) && has(self.host))", "message": "give either a clusterRef or a host, not both" },
+    { "rule": "!has(self.host) || has(self.secretRef)", "message": "a host needs a secretRef with username and password" },
+]))]
 pub struct DatabaseSettings {
     /// MariaDB object on which the database and its user are made.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -273,7 +306,7 @@ pub enum DeletionPolicy {
 pub struct Storage {
     /// Size of each pod's volume.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::quantity_option")]
+    #[schemars(schema_with = "schema::storage_size")]
     pub storage_size: Option<String>,
     /// Storage class of the volumes; the cluster's default where none is given.
     #[serde(skip_serializing_if = "Option::is_none")]

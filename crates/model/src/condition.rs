@@ -21,6 +21,8 @@ pub enum ConditionType {
     MembersReady,
     Exposed,
     Registered,
+    /// Data formats that only an earlier image needed are gone.
+    Finished,
     /// All objects that this one consists of are Ready.
     ServicesReady,
     /// It serves now.
@@ -46,6 +48,7 @@ impl ConditionType {
             Self::MembersReady => "MembersReady",
             Self::Exposed => "Exposed",
             Self::Registered => "Registered",
+            Self::Finished => "Finished",
             Self::ServicesReady => "ServicesReady",
             Self::Available => "Available",
             Self::Ready => "Ready",
@@ -60,9 +63,14 @@ impl ConditionType {
 pub enum Progress {
     Done,
     /// Something else must happen first. A watch wakes the object, or the clock where a time is given.
-    Waiting { message: String, after: Option<Duration> },
+    Waiting {
+        message: String,
+        after: Option<Duration>,
+    },
     /// Something went wrong that may go right the next time.
-    Failed { message: String },
+    Failed {
+        message: String,
+    },
     /// An earlier part is not done; what was known of this one still holds.
     NotReached,
 }
@@ -76,8 +84,7 @@ impl Progress {
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (&self, &other) {
-            (Self::Done, _) => other,
-            (Self::Waiting { .. }, Self::Failed { .. }) => other,
+            (Self::Done, _) | (Self::Waiting { .. }, Self::Failed { .. }) => other,
             _ => self,
         }
     }
@@ -120,7 +127,12 @@ fn statement(holds: bool, reason: &'static str, message: impl Into<String>) -> S
 }
 
 /// The conditions that follow. Transition times stay where a status stays.
-pub fn conditions(findings: &Findings, generation: i64, before: &[Condition], now: Timestamp) -> Vec<Condition> {
+pub fn conditions(
+    findings: &Findings,
+    generation: i64,
+    before: &[Condition],
+    now: Timestamp,
+) -> Vec<Condition> {
     let found = |kind: ConditionType| before.iter().find(|condition| condition.type_ == kind.name());
     let mut conditions = Vec::new();
     for (kind, progress) in &findings.parts {
@@ -136,7 +148,8 @@ pub fn conditions(findings: &Findings, generation: i64, before: &[Condition], no
         };
         conditions.push(condition(*kind, statement, generation, found(*kind), now));
     }
-    let available = findings.available.or_else(|| found(ConditionType::Available).map(|c| c.status == "True"));
+    let available =
+        findings.available.or_else(|| found(ConditionType::Available).map(|c| c.status == "True"));
     for (kind, statement) in summary(findings, available.unwrap_or(false)) {
         conditions.push(condition(kind, statement, generation, found(kind), now));
     }
@@ -221,12 +234,15 @@ mod tests {
 
     #[test]
     fn done_is_ready_and_nothing_else_is() {
-        let done = Findings { parts: vec![(ConditionType::ConfigReady, Progress::Done)], ..Findings::default() };
+        let done =
+            Findings { parts: vec![(ConditionType::ConfigReady, Progress::Done)], ..Findings::default() };
         let found = conditions(&done, 3, &[], at(10));
         assert_eq!(status(&found, "Ready").status, "True");
         assert_eq!(status(&found, "Ready").observed_generation, Some(3));
-        let waiting =
-            Findings { parts: vec![(ConditionType::ConfigReady, Progress::waiting("x"))], ..Findings::default() };
+        let waiting = Findings {
+            parts: vec![(ConditionType::ConfigReady, Progress::waiting("x"))],
+            ..Findings::default()
+        };
         let found = conditions(&waiting, 3, &found, at(20));
         assert_eq!(status(&found, "Ready").status, "False");
         assert_eq!(status(&found, "Ready").message, "x");
@@ -236,7 +252,8 @@ mod tests {
 
     #[test]
     fn a_status_that_stays_keeps_its_time() {
-        let done = Findings { parts: vec![(ConditionType::ConfigReady, Progress::Done)], ..Findings::default() };
+        let done =
+            Findings { parts: vec![(ConditionType::ConfigReady, Progress::Done)], ..Findings::default() };
         let first = conditions(&done, 1, &[], at(10));
         let second = conditions(&done, 1, &first, at(20));
         assert_eq!(first, second);
@@ -245,7 +262,8 @@ mod tests {
     #[test]
     fn what_is_not_reached_keeps_what_was_known() {
         let kind = ConditionType::WorkloadsReady;
-        let done = Findings { parts: vec![(kind, Progress::Done)], available: Some(true), ..Findings::default() };
+        let done =
+            Findings { parts: vec![(kind, Progress::Done)], available: Some(true), ..Findings::default() };
         let first = conditions(&done, 1, &[], at(10));
         let later = Findings {
             parts: vec![(ConditionType::InputsReady, Progress::waiting("x")), (kind, Progress::NotReached)],
@@ -259,7 +277,8 @@ mod tests {
 
     #[test]
     fn a_wrong_spec_stalls_and_names_the_field() {
-        let stalled = Findings { stall: Some(Stall::InvalidSpec("spec.x: no".into())), ..Findings::default() };
+        let stalled =
+            Findings { stall: Some(Stall::InvalidSpec("spec.x: no".into())), ..Findings::default() };
         let found = conditions(&stalled, 1, &[], at(1));
         assert_eq!(status(&found, "Stalled").status, "True");
         assert_eq!(status(&found, "Ready").reason, "InvalidSpec");

@@ -122,8 +122,11 @@ mod tests {
     const NAMES: ImageNames = ImageNames { kolla: "mariadb-server", debian: "mariadb" };
 
     fn reference(images: &Images, image: &Image) -> String {
-        let defaults =
-            ImageDefaults { family: Family::Debian, registry: Some("r:5000/o".into()), tag: Some("t1".into()) };
+        let defaults = ImageDefaults {
+            family: Family::Debian,
+            registry: Some("r:5000/o".into()),
+            tag: Some("t1".into()),
+        };
         defaults.reference(NAMES, images, image, Release::Epoxy)
     }
 

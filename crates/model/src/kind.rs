@@ -31,7 +31,11 @@ impl Kind {
     }
 
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 
     pub fn resource(&self) -> ApiResource {
@@ -54,13 +58,5 @@ pub const POD: Kind = Kind::new("", "v1", "Pod", "pods");
 
 /// **Invariant:** every kind that lowering emits is here or is one of the operator's own. Watches, pruning and
 /// access rights all come from this list.
-pub const CHILD_KINDS: &[Kind] = &[
-    CONFIG_MAP,
-    SECRET,
-    SERVICE,
-    DEPLOYMENT,
-    STATEFUL_SET,
-    JOB,
-    POD_DISRUPTION_BUDGET,
-    HTTP_ROUTE,
-];
+pub const CHILD_KINDS: &[Kind] =
+    &[CONFIG_MAP, SECRET, SERVICE, DEPLOYMENT, STATEFUL_SET, JOB, POD_DISRUPTION_BUDGET, HTTP_ROUTE];

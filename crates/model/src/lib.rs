@@ -11,6 +11,7 @@ pub mod name;
 pub mod need;
 pub mod oslo;
 pub mod plan;
+pub mod quantity;
 pub mod schema;
 pub mod service;
 pub mod status;

@@ -117,7 +117,7 @@ fn children(lowering: &Lowering<'_>) -> Vec<Manifest> {
         .iter()
         .map(|child| {
             let metadata = lowering.instance.metadata(&child.name, None);
-            manifest(child.kind, &child.name, metadata, [("spec", child.spec.clone())])
+            manifest(child.kind, &child.name, &metadata, [("spec", child.spec.clone())])
         })
         .collect()
 }
@@ -172,13 +172,13 @@ impl Instance {
 pub fn manifest<const N: usize>(
     kind: Kind,
     name: &str,
-    metadata: ObjectMeta,
+    metadata: &ObjectMeta,
     fields: [(&str, Value); N],
 ) -> Manifest {
     let mut body = serde_json::Map::new();
     body.insert("apiVersion".to_owned(), Value::String(kind.api_version()));
     body.insert("kind".to_owned(), Value::String(kind.kind.to_owned()));
-    body.insert("metadata".to_owned(), value(&metadata));
+    body.insert("metadata".to_owned(), value(metadata));
     body.extend(fields.map(|(field, value)| (field.to_owned(), value)));
     Manifest { kind, name: name.to_owned(), body: Value::Object(body) }
 }

@@ -19,7 +19,7 @@ impl Document {
 
     /// Sets an option to one value.
     #[must_use]
-    pub fn set(mut self, section: &str, option: &str, value: impl ToString) -> Self {
+    pub fn set(mut self, section: &str, option: &str, value: impl std::fmt::Display) -> Self {
         self.section(section).insert(option.to_owned(), vec![value.to_string()]);
         self
     }

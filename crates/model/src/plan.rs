@@ -23,6 +23,8 @@ pub struct Plan {
     pub messaging: Vec<Messaging>,
     /// Configuration files by name. A change of one rolls the pods that mount it and no others.
     pub files: BTreeMap<FileName, String>,
+    /// Files that may change under running pods, and that no pod is replaced for.
+    pub live_files: BTreeMap<FileName, String>,
     pub tasks: Vec<Task>,
     pub workloads: Vec<Workload>,
     pub routes: Vec<Route>,
@@ -161,7 +163,10 @@ pub struct Workload {
 pub enum Controller {
     Deployment,
     /// Pods with names and volumes of their own, all started at once.
-    StatefulSet { claims: Vec<Claim>, volumes_deleted: bool },
+    StatefulSet {
+        claims: Vec<Claim>,
+        volumes_deleted: bool,
+    },
 }
 
 /// A volume of each pod of a set.

@@ -1,12 +1,63 @@
 //! Pieces of schemas that types alone cannot say: bounds of maps, and patterns of quantities.
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceColumnDefinition, CustomResourceDefinition, ValidationRule,
+};
 use schemars::{Schema, SchemaGenerator, json_schema};
+
+/// Adds to a definition what all kinds have alike.
+pub fn finish(mut crd: CustomResourceDefinition, longest_name: usize) -> CustomResourceDefinition {
+    // The group is one that Kubernetes protects: the API server refuses its kinds without this mark.
+    crd.metadata
+        .annotations
+        .get_or_insert_default()
+        .insert("api-approved.kubernetes.io".to_owned(), "unapproved, experimental-only".to_owned());
+    let pattern = format!("^[a-z]([-a-z0-9]{{0,{}}}[a-z0-9])?$", longest_name - 2);
+    let named = ValidationRule {
+        rule: format!("self.metadata.name.matches('{pattern}')"),
+        message: Some(format!(
+            "metadata.name must be at most {longest_name} lower-case letters, digits and dashes, and begin with a letter"
+        )),
+        ..ValidationRule::default()
+    };
+    for version in &mut crd.spec.versions {
+        let columns = version.additional_printer_columns.get_or_insert_default();
+        columns.insert(0, column("Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status"));
+        columns.push(column("Message", "string", ".status.conditions[?(@.type==\"Ready\")].message"));
+        columns.push(column("Age", "date", ".metadata.creationTimestamp"));
+        let schema = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
+        if let Some(schema) = schema {
+            schema.x_kubernetes_validations.get_or_insert_default().push(named.clone());
+        }
+    }
+    crd
+}
+
+fn column(name: &str, kind: &str, path: &str) -> CustomResourceColumnDefinition {
+    CustomResourceColumnDefinition {
+        name: name.to_owned(),
+        type_: kind.to_owned(),
+        json_path: path.to_owned(),
+        ..CustomResourceColumnDefinition::default()
+    }
+}
 
 /// What Kubernetes accepts as a quantity of CPU, memory or storage, without signs and exponents.
 const QUANTITY: &str = "^[0-9]+(\\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$";
 
 pub fn quantity_option(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "nullable": true, "maxLength": 20, "pattern": QUANTITY })
+}
+
+/// The size of volumes, which a set of pods cannot change.
+pub fn storage_size(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string", "nullable": true, "maxLength": 20, "pattern": QUANTITY,
+        "x-kubernetes-validations": [{
+            "rule": "self == oldSelf",
+            "message": "storageSize cannot be changed yet: grow the claims themselves where their class allows it",
+        }],
+    })
 }
 
 pub fn labels(_: &mut SchemaGenerator) -> Schema {

@@ -11,8 +11,10 @@ use serde::de::DeserializeOwned;
 
 use crate::image::ImageDefaults;
 use crate::kind::Kind;
+use crate::name;
 use crate::need::{Needs, Resolved};
 use crate::plan::Plan;
+use crate::schema;
 
 /// Why a spec cannot be planned. Trying again does not help; changing the field does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +63,10 @@ pub trait Service: 'static {
     const KIND: Kind;
     /// The service's plain name, e.g. for labels.
     const NAME: &'static str;
+    /// Longest name of an object, so that the names of all its parts fit.
+    const LONGEST_NAME: usize = name::LONGEST_INSTANCE;
+    /// Whether members of the service are told what to do by [`Service::direct`].
+    const DIRECTS: bool = false;
 
     fn needs(object: &Self::Object) -> Needs;
     fn plan(context: &Context<'_, Self::Object>) -> Result<Plan, Invalid>;
@@ -78,7 +84,9 @@ pub struct Member {
     pub uid: String,
     pub component: String,
     pub ready: bool,
-    /// What its setup container, or its main container's last run, left as its last words.
+    /// How often its main container was started again in place.
+    pub restarts: i32,
+    /// Last words of its setup container, or of its main container where that was started again.
     pub report: Option<String>,
     pub annotations: BTreeMap<String, String>,
 }
@@ -106,6 +114,7 @@ pub trait AnyService: Send + Sync {
     fn kind(&self) -> Kind;
     fn name(&self) -> &'static str;
     fn crd(&self) -> CustomResourceDefinition;
+    fn directs(&self) -> bool;
     fn needs(&self, object: &DynamicObject) -> Result<Needs, Invalid>;
     fn plan(
         &self,
@@ -142,9 +151,8 @@ impl<S: Service> Entry<S> {
         // The whole object goes through JSON, so that every type sees exactly what the API server stored.
         let value = serde_json::to_value(object)
             .map_err(|error| Invalid::new("metadata", format!("cannot be read: {error}")))?;
-        serde_json::from_value(value).map_err(|error| {
-            Invalid::new("spec", format!("cannot be read as a {}: {error}", S::KIND.kind))
-        })
+        serde_json::from_value(value)
+            .map_err(|error| Invalid::new("spec", format!("cannot be read as a {}: {error}", S::KIND.kind)))
     }
 }
 
@@ -158,14 +166,11 @@ impl<S: Service> AnyService for Entry<S> {
     }
 
     fn crd(&self) -> CustomResourceDefinition {
-        let mut crd = S::Object::crd();
-        // The group is one that Kubernetes protects: the API server refuses its kinds without this mark.
-        let approved = "api-approved.kubernetes.io".to_owned();
-        crd.metadata
-            .annotations
-            .get_or_insert_default()
-            .insert(approved, "unapproved, experimental-only".to_owned());
-        crd
+        schema::finish(S::Object::crd(), S::LONGEST_NAME)
+    }
+
+    fn directs(&self) -> bool {
+        S::DIRECTS
     }
 
     fn needs(&self, object: &DynamicObject) -> Result<Needs, Invalid> {

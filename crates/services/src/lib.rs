@@ -1,1 +1,30 @@
-//! placeholder
+//! One file per service, and the list of them.
+
+use openstack_operator_model::kind::Kind;
+use openstack_operator_model::service::{AnyService, Entry};
+
+pub mod control_plane;
+pub mod keystone;
+pub mod mariadb;
+pub mod memcached;
+pub mod rabbitmq;
+mod shared;
+
+/// Every service. A new one is one file and one line here.
+pub static ALL: &[&dyn AnyService] = &[
+    &Entry::<control_plane::Service>::new(),
+    &Entry::<mariadb::Service>::new(),
+    &Entry::<rabbitmq::Service>::new(),
+    &Entry::<memcached::Service>::new(),
+    &Entry::<keystone::Service>::new(),
+];
+
+/// The service whose objects are of this kind.
+pub fn of_kind(kind: &str) -> Option<&'static dyn AnyService> {
+    ALL.iter().copied().find(|service| service.kind().kind == kind)
+}
+
+/// Kinds of all services.
+pub fn kinds() -> Vec<Kind> {
+    ALL.iter().map(|service| service.kind()).collect()
+}

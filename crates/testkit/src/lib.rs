@@ -1,1 +1,40 @@
-//! placeholder
+//! Fakes of everything outside the process, with scripted faults, and text forms to compare.
+
+#![expect(
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    clippy::must_use_candidate,
+    clippy::panic,
+    reason = "only tests use this crate, and a test that cannot go on stops where it stands"
+)]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test stops where it fails"))]
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use crate::bus::{BusState, FakeBus};
+pub use crate::cluster::{Announced, FakeCluster};
+pub use crate::environment::FakeEnvironment;
+pub use crate::identity::{CatalogEntry, FakeIdentity, IdentityState, UserEntry};
+pub use crate::script::{Call, Script};
+pub use crate::server::{FakeServer, ServerState};
+pub use crate::sql::{FakeSql, SqlState};
+pub use crate::world::World;
+pub use crate::yaml::{documents, yaml};
+
+mod bus;
+mod cluster;
+mod environment;
+mod fingerprint;
+mod identity;
+mod merge;
+mod script;
+mod server;
+mod sql;
+mod store;
+mod world;
+mod yaml;
+
+/// A test that panicked while it held a lock has failed already; the others need not fail with it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -71,9 +71,9 @@ fn delete_from_local(directories: &Directories, timeout: &str) -> Result<()> {
     };
     let mut graph = Graph::default();
     graph.add("control planes off", Weight::Light, &[], |log| delete(&target.kubectl, timeout, log));
-    graph
-        .run(directories, &Progress::new())
-        .context("cargo xtask cluster down removes the cluster without waiting for the operator")
+    graph.run(directories, &Progress::new()).context(
+        "the cloud is still there: cargo xtask cluster down removes it without waiting for its operator",
+    )
 }
 
 /// Removes the control planes and the operator from a cluster that stays.

@@ -23,10 +23,25 @@ pub(super) fn files(instance: &Instance, plan: &Plan) -> BTreeMap<String, String
 
 pub(super) fn manifests(lowering: &Lowering<'_>) -> Vec<Manifest> {
     let files = lowering.plan.files.iter().zip(lowering.files.values());
-    files
+    let mut manifests: Vec<Manifest> = files
         .map(|((file, content), name)| {
             let metadata = lowering.instance.metadata(name, None);
-            manifest(CONFIG_MAP, name, metadata, [("immutable", json!(true)), ("data", json!({ file: content }))])
+            manifest(
+                CONFIG_MAP,
+                name,
+                &metadata,
+                [("immutable", json!(true)), ("data", json!({ file: content }))],
+            )
         })
-        .collect()
+        .collect();
+    if !lowering.plan.live_files.is_empty() {
+        let name = live_name(lowering.instance);
+        let metadata = lowering.instance.metadata(&name, None);
+        manifests.push(manifest(CONFIG_MAP, &name, &metadata, [("data", json!(lowering.plan.live_files))]));
+    }
+    manifests
+}
+
+pub(super) fn live_name(instance: &Instance) -> String {
+    name::part(&instance.name, "live")
 }

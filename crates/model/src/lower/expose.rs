@@ -1,6 +1,8 @@
 //! Ways in from outside, as routes of a Gateway.
 
-use gateway_api::httproutes::{HttpRouteParentRefs, HttpRouteRules, HttpRouteRulesBackendRefs, HttpRouteSpec};
+use gateway_api::httproutes::{
+    HttpRouteParentRefs, HttpRouteRules, HttpRouteRulesBackendRefs, HttpRouteSpec,
+};
 
 use super::{Lowering, Manifest, manifest, value};
 use crate::kind::HTTP_ROUTE;
@@ -28,8 +30,7 @@ fn http_route(lowering: &Lowering<'_>, route: &Route) -> Manifest {
             }]),
             ..HttpRouteRules::default()
         }]),
-        ..HttpRouteSpec::default()
     };
     let metadata = instance.metadata(&instance.name, None);
-    manifest(HTTP_ROUTE, &instance.name, metadata, [("spec", value(&spec))])
+    manifest(HTTP_ROUTE, &instance.name, &metadata, [("spec", value(&spec))])
 }

@@ -22,7 +22,8 @@ pub(super) fn template(lowering: &Lowering<'_>, component: &str, pod: &Pod) -> c
         containers: pod.containers.iter().map(container).collect(),
         volumes: volumes(lowering, pod),
         termination_grace_period_seconds: Some(pod.grace_seconds),
-        node_selector: (!pod.scheduling.node_selector.is_empty()).then(|| pod.scheduling.node_selector.clone()),
+        node_selector: (!pod.scheduling.node_selector.is_empty())
+            .then(|| pod.scheduling.node_selector.clone()),
         tolerations: (!pod.scheduling.tolerations.is_empty())
             .then(|| pod.scheduling.tolerations.iter().map(toleration).collect()),
         topology_spread_constraints: Some(spread(lowering, component, &pod.scheduling.topology_spread)),
@@ -89,7 +90,8 @@ fn container(container: &Container) -> core::Container {
         name: container.name.to_owned(),
         image: Some(container.image.clone()),
         command: Some(container.command.clone()),
-        env: (!container.environment.is_empty()).then(|| container.environment.iter().map(variable).collect()),
+        env: (!container.environment.is_empty())
+            .then(|| container.environment.iter().map(variable).collect()),
         volume_mounts: (!container.mounts.is_empty()).then(|| container.mounts.iter().map(mount).collect()),
         ports: (!container.ports.is_empty()).then(|| {
             let port = |port: &crate::plan::Port| core::ContainerPort {
@@ -190,6 +192,7 @@ fn volume_name(mount: &Mount) -> String {
         Mount::File { file, .. } => format!("file-{}", name::slug(file)),
         Mount::Secret { secret, .. } => name::part("secret", &name::slug(secret)),
         Mount::Scratch { name, .. } | Mount::Claim { name, .. } => (*name).to_owned(),
+        Mount::LiveFiles { .. } => "live".to_owned(),
         Mount::Annotations { .. } => ANNOTATIONS_VOLUME.to_owned(),
     }
 }
@@ -197,7 +200,9 @@ fn volume_name(mount: &Mount) -> String {
 fn mount(mount: &Mount) -> core::VolumeMount {
     let (path, sub_path, read_only) = match mount {
         Mount::File { file, path } => (path, Some(file.clone()), true),
-        Mount::Secret { path, .. } | Mount::Annotations { path } => (path, None, true),
+        Mount::Secret { path, .. } | Mount::Annotations { path } | Mount::LiveFiles { path } => {
+            (path, None, true)
+        }
         Mount::Scratch { path, .. } | Mount::Claim { path, .. } => (path, None, false),
     };
     core::VolumeMount {
@@ -228,6 +233,13 @@ fn volumes(lowering: &Lowering<'_>, pod: &Pod) -> Option<Vec<core::Volume>> {
                     secret_name: Some(secret.clone()),
                     default_mode: Some(0o440),
                     ..core::SecretVolumeSource::default()
+                });
+            }
+            Mount::LiveFiles { .. } => {
+                volume.config_map = Some(core::ConfigMapVolumeSource {
+                    name: super::config::live_name(lowering.instance),
+                    default_mode: Some(0o444),
+                    ..core::ConfigMapVolumeSource::default()
                 });
             }
             Mount::Scratch { .. } => volume.empty_dir = Some(core::EmptyDirVolumeSource::default()),

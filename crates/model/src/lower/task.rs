@@ -67,7 +67,7 @@ fn job(lowering: &Lowering<'_>, task: &Task, rotations: u32) -> Manifest {
     let mut metadata = lowering.instance.metadata(&name, Some(&component));
     let key = key(lowering, task, rotations);
     metadata.annotations = Some(BTreeMap::from([(TASK_ANNOTATION.to_owned(), key)]));
-    manifest(JOB, &name, metadata, [("spec", value(&spec))])
+    manifest(JOB, &name, &metadata, [("spec", value(&spec))])
 }
 
 /// What makes a task another task: its image, its command and plain environment, and the Secrets it names. A changed

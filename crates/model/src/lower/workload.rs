@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::{
-    DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment, StatefulSetPersistentVolumeClaimRetentionPolicy,
-    StatefulSetSpec,
+    DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment,
+    StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec,
 };
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimSpec, PodTemplateSpec, ServicePort, ServiceSpec,
@@ -49,17 +49,19 @@ fn controller(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
                 pod_management_policy: Some("Parallel".to_owned()),
                 revision_history_limit: Some(3),
                 volume_claim_templates: (!claims.is_empty()).then(|| claims.iter().map(claim).collect()),
-                persistent_volume_claim_retention_policy: Some(StatefulSetPersistentVolumeClaimRetentionPolicy {
-                    when_deleted: Some(if *volumes_deleted { "Delete" } else { "Retain" }.to_owned()),
-                    when_scaled: Some("Retain".to_owned()),
-                }),
+                persistent_volume_claim_retention_policy: Some(
+                    StatefulSetPersistentVolumeClaimRetentionPolicy {
+                        when_deleted: Some(if *volumes_deleted { "Delete" } else { "Retain" }.to_owned()),
+                        when_scaled: Some("Retain".to_owned()),
+                    },
+                ),
                 ..StatefulSetSpec::default()
             };
             (STATEFUL_SET, value(&set))
         }
     };
     let metadata = instance.metadata(&name, Some(workload.component));
-    manifest(kind, &name, metadata, [("spec", spec)])
+    manifest(kind, &name, &metadata, [("spec", spec)])
 }
 
 fn deployment(workload: &Workload, selector: LabelSelector, template: PodTemplateSpec) -> Value {
@@ -120,7 +122,7 @@ fn network_service(lowering: &Lowering<'_>, workload: &Workload, service: &Netwo
         ..ServiceSpec::default()
     };
     let metadata = instance.metadata(&name, Some(workload.component));
-    manifest(SERVICE, &name, metadata, [("spec", value(&spec))])
+    manifest(SERVICE, &name, &metadata, [("spec", value(&spec))])
 }
 
 fn disruption_budget(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
@@ -138,5 +140,5 @@ fn disruption_budget(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
         ..PodDisruptionBudgetSpec::default()
     };
     let metadata = instance.metadata(&name, Some(workload.component));
-    manifest(POD_DISRUPTION_BUDGET, &name, metadata, [("spec", value(&spec))])
+    manifest(POD_DISRUPTION_BUDGET, &name, &metadata, [("spec", value(&spec))])
 }

@@ -67,6 +67,8 @@ pub enum Mount {
     Scratch { name: &'static str, path: String },
     /// The pod's own volume.
     Claim { name: &'static str, path: String },
+    /// The plan's live files as a directory.
+    LiveFiles { path: String },
     /// The pod's annotations as a file named `annotations`, kept up to date.
     Annotations { path: String },
 }

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 pub struct SecretPlan {
     pub name: String,
     pub content: SecretContent,
+    /// Whether it outlives the object, since data that outlives it cannot be read without it.
+    pub retained: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +21,9 @@ pub enum SecretContent {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
     /// Generated once: letters and digits.
-    Password { length: usize },
+    Password {
+        length: usize,
+    },
     Text(String),
     /// Put together from texts and from values of Secrets.
     Template(Vec<Piece>),

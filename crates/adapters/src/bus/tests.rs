@@ -1,0 +1,168 @@
+//! The message bus against a server that keeps what it is told.
+
+use std::collections::BTreeMap;
+
+use openstack_operator_engine::ports::PortError;
+use reqwest::Method;
+
+use super::*;
+use crate::testing::{self, Answering, Outcome, Reply, Server, everything_said, failure};
+
+const ADMINISTRATOR_PASSWORD: &str = "topsecret";
+
+/// Answers by path, as the management API does for its simple entries.
+#[derive(Default)]
+struct Broker {
+    entries: BTreeMap<String, Value>,
+}
+
+impl Answering for Broker {
+    fn answer(&mut self, request: &testing::Request) -> Reply {
+        let expected = format!("Basic {}", STANDARD.encode(format!("root:{ADMINISTRATOR_PASSWORD}")));
+        if request.header("authorization") != expected {
+            let body = json!({"error": "not_authorised", "reason": "Login failed"});
+            return Reply::new(401, body);
+        }
+        let path = request.path.join("/");
+        if request.method == Method::GET {
+            self.entries.get(&path).map_or(Reply::empty(404), |entry| Reply::new(200, entry.clone()))
+        } else if request.method == Method::DELETE {
+            self.entries.remove(&path).map_or(Reply::empty(404), |_| Reply::empty(204))
+        } else {
+            let mut entry = request.body.clone();
+            if entry["tags"] == "" {
+                entry["tags"] = json!([]);
+            }
+            self.entries.insert(path, entry);
+            Reply::empty(201)
+        }
+    }
+}
+
+fn server(address: &str, password: &str) -> BusServer {
+    let administrator = Login { username: "root".to_owned(), password: password.to_owned() };
+    BusServer { management_url: address.to_owned(), administrator }
+}
+
+fn grant() -> BusGrant {
+    let user = Login { username: "some_user".to_owned(), password: "hunter2".to_owned() };
+    BusGrant { virtual_host: "a/b".to_owned(), user }
+}
+
+fn writes(broker: &Server<Broker>) -> Vec<String> {
+    let requests = broker.requests();
+    let writes = requests.iter().filter(|request| request.method != Method::GET);
+    writes.map(|request| format!("{} {}", request.method, request.path.join("/"))).collect()
+}
+
+#[test]
+fn hashes_as_the_server_does() {
+    // The example in the server's own documentation.
+    let hashed = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR";
+    assert_eq!(hash([0x90, 0x8d, 0xc6, 0x0a], "test12"), hashed);
+    let user = json!({"password_hash": hashed, "hashing_algorithm": HASHING});
+    assert!(has_password(&user, "test12"));
+    assert!(!has_password(&user, "test13"));
+    let other = json!({"password_hash": hashed, "hashing_algorithm": "rabbit_password_hashing_sha512"});
+    assert!(!has_password(&other, "test12"));
+    assert!(!has_password(&json!({"password_hash": "", "hashing_algorithm": HASHING}), ""));
+}
+
+#[tokio::test]
+async fn the_first_time_makes_everything_and_the_second_nothing() -> Outcome {
+    let broker = Server::start(Broker::default()).await?;
+    let (bus, server) = (ManagementBus::new()?, server(&broker.url, ADMINISTRATOR_PASSWORD));
+    assert!(bus.ensure(&server, &grant()).await?);
+    assert_eq!(
+        writes(&broker),
+        ["PUT api/vhosts/a%2Fb", "PUT api/users/some_user", "PUT api/permissions/a%2Fb/some_user"]
+    );
+    broker.change(|state| {
+        assert_eq!(state.entries["api/vhosts/a%2Fb"], json!({"default_queue_type": "quorum"}));
+        assert!(!state.entries["api/users/some_user"].to_string().contains("hunter2"));
+        let rights = json!({"configure": ".*", "write": ".*", "read": ".*"});
+        assert_eq!(state.entries["api/permissions/a%2Fb/some_user"], rights);
+    });
+    assert!(!bus.ensure(&server, &grant()).await?);
+    assert!(writes(&broker).is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_differs_is_corrected_and_nothing_else() -> Outcome {
+    let broker = Server::start(Broker::default()).await?;
+    let (bus, server) = (ManagementBus::new()?, server(&broker.url, ADMINISTRATOR_PASSWORD));
+    bus.ensure(&server, &grant()).await?;
+    writes(&broker);
+
+    broker.change(|state| {
+        state.entries.entry("api/permissions/a%2Fb/some_user".to_owned()).or_default()["read"] = json!("^$");
+    });
+    assert!(bus.ensure(&server, &grant()).await?);
+    assert_eq!(writes(&broker), ["PUT api/permissions/a%2Fb/some_user"]);
+
+    let mut changed = grant();
+    changed.user.password = "hunter3".to_owned();
+    assert!(bus.ensure(&server, &changed).await?);
+    assert_eq!(writes(&broker), ["PUT api/users/some_user"]);
+
+    broker.change(|state| {
+        state.entries.entry("api/users/some_user".to_owned()).or_default()["tags"] = json!(["administrator"]);
+    });
+    assert!(bus.ensure(&server, &changed).await?);
+    assert_eq!(writes(&broker), ["PUT api/users/some_user"]);
+    assert!(!bus.ensure(&server, &changed).await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_removed_twice_is_gone() -> Outcome {
+    let broker = Server::start(Broker::default()).await?;
+    let (bus, server) = (ManagementBus::new()?, server(&broker.url, ADMINISTRATOR_PASSWORD));
+    bus.ensure(&server, &grant()).await?;
+    for _ in 0..2 {
+        bus.drop_user(&server, "some_user").await?;
+        bus.drop_virtual_host(&server, "a/b").await?;
+    }
+    broker.change(|state| {
+        assert_eq!(state.entries.keys().collect::<Vec<_>>(), ["api/permissions/a%2Fb/some_user"]);
+    });
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_administrator_is_neither_changed_nor_removed() -> Outcome {
+    let broker = Server::start(Broker::default()).await?;
+    let (bus, server) = (ManagementBus::new()?, server(&broker.url, ADMINISTRATOR_PASSWORD));
+    let mut own = grant();
+    own.user.username = "root".to_owned();
+    assert!(matches!(bus.ensure(&server, &own).await, Err(PortError::Refused { .. })));
+    assert!(matches!(bus.drop_user(&server, "root").await, Err(PortError::Refused { .. })));
+    assert!(broker.requests().is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wrong_password_of_the_administrator_may_be_right_later_and_is_not_told() -> Outcome {
+    let broker = Server::start(Broker::default()).await?;
+    let (bus, server) = (ManagementBus::new()?, server(&broker.url, "outdated-password"));
+    let error = failure(bus.ensure(&server, &grant()).await)?;
+    assert!(matches!(error, PortError::Unavailable { .. }));
+    let said = everything_said(&error);
+    assert!(said.contains("401") && said.contains("api/vhosts/a%2Fb"), "{said}");
+    assert!(!said.contains("outdated-password") && !said.contains("hunter2"), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_may_be_there_later() -> Outcome {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = format!("http://{}", listener.local_addr()?);
+    drop(listener);
+    testing::install_tls_provider();
+    let bus = ManagementBus::new()?;
+    let error = failure(bus.ensure(&server(&address, "secret-of-root"), &grant()).await)?;
+    assert!(matches!(error, PortError::Unavailable { .. }));
+    assert!(!everything_said(&error).contains("secret-of-root"));
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! Who may do what: projects, roles, users and their roles in projects.
+
+use openstack_operator_engine::ports::{IdentityAccount, Login};
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::json;
+use snafu::OptionExt;
+
+use crate::http::{Body, Failure, MissingSnafu};
+use crate::identity::DOMAIN;
+use crate::identity::session::{Collection, PROJECTS, ROLES, Session, USERS};
+
+#[derive(Deserialize)]
+struct Entry {
+    id: String,
+    name: String,
+    /// Roles cannot be disabled and do not say.
+    #[serde(default)]
+    enabled: Option<bool>,
+}
+
+impl Entry {
+    fn is_disabled(&self) -> bool {
+        self.enabled == Some(false)
+    }
+}
+
+pub(super) async fn ensure_project(session: &Session<'_>, name: &str) -> Result<bool, Failure> {
+    let Some(project) = find_project(session, name).await? else {
+        let body = json!({"name": name, "domain_id": DOMAIN, "enabled": true});
+        session.create(&PROJECTS, Body::Plain(body)).await?;
+        return Ok(true);
+    };
+    enable(session, &PROJECTS, &project).await
+}
+
+pub(super) async fn ensure_role(session: &Session<'_>, name: &str) -> Result<bool, Failure> {
+    if find_role(session, name).await?.is_some() {
+        return Ok(false);
+    }
+    session.create(&ROLES, Body::Plain(json!({"name": name}))).await?;
+    Ok(true)
+}
+
+/// The user exists, is enabled, has the password, and has the roles in the project.
+pub(super) async fn ensure_account(
+    session: &Session<'_>,
+    account: &IdentityAccount,
+) -> Result<bool, Failure> {
+    let (user, mut wrote) = ensure_user(session, &account.login).await?;
+    if account.roles.is_empty() {
+        return Ok(wrote);
+    }
+    let project = find_project(session, &account.project)
+        .await?
+        .context(MissingSnafu { what: "project", name: &account.project })?;
+    for name in &account.roles {
+        let role = find_role(session, name).await?.context(MissingSnafu { what: "role", name })?;
+        let path = ["projects", &project.id, "users", &user, "roles", &role.id];
+        if session.ask(Method::HEAD, &path, &[], Body::Empty).await?.found()?.is_none() {
+            session.ask(Method::PUT, &path, &[], Body::Empty).await?.granted()?;
+            wrote = true;
+        }
+    }
+    Ok(wrote)
+}
+
+/// Absent is success.
+pub(super) async fn drop_user(session: &Session<'_>, name: &str) -> Result<(), Failure> {
+    match find_user(session, name).await? {
+        Some(user) => session.remove(&USERS, &user.id).await,
+        None => Ok(()),
+    }
+}
+
+/// Returns the user's id, and whether anything was written.
+async fn ensure_user(session: &Session<'_>, login: &Login) -> Result<(String, bool), Failure> {
+    let Some(user) = find_user(session, &login.username).await? else {
+        let body = json!({
+            "name": login.username,
+            "domain_id": DOMAIN,
+            "password": login.password,
+            "enabled": true,
+        });
+        return Ok((session.create(&USERS, Body::Secret(body)).await?, true));
+    };
+    // First, since a disabled user is not let in with any password.
+    let mut wrote = enable(session, &USERS, &user).await?;
+    if !session.accepts(&user.id, &login.password).await? {
+        let body = Body::Secret(json!({"password": login.password}));
+        session.correct(&USERS, &user.id, body).await?;
+        wrote = true;
+    }
+    Ok((user.id, wrote))
+}
+
+async fn enable(session: &Session<'_>, collection: &Collection, entry: &Entry) -> Result<bool, Failure> {
+    if entry.is_disabled() {
+        session.correct(collection, &entry.id, Body::Plain(json!({"enabled": true}))).await?;
+    }
+    Ok(entry.is_disabled())
+}
+
+async fn find_project(session: &Session<'_>, name: &str) -> Result<Option<Entry>, Failure> {
+    find(session, &PROJECTS, name, &[("name", name), ("domain_id", DOMAIN)]).await
+}
+
+async fn find_user(session: &Session<'_>, name: &str) -> Result<Option<Entry>, Failure> {
+    find(session, &USERS, name, &[("name", name), ("domain_id", DOMAIN)]).await
+}
+
+/// Roles of a domain are others; without a domain in the query they are not listed.
+async fn find_role(session: &Session<'_>, name: &str) -> Result<Option<Entry>, Failure> {
+    find(session, &ROLES, name, &[("name", name)]).await
+}
+
+/// The server compares names without regard to case, as its database does.
+async fn find(
+    session: &Session<'_>,
+    collection: &Collection,
+    name: &str,
+    query: &[(&str, &str)],
+) -> Result<Option<Entry>, Failure> {
+    let entries: Vec<Entry> = session.list(collection, query).await?;
+    Ok(entries.into_iter().find(|entry| entry.name == name))
+}

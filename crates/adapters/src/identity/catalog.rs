@@ -1,0 +1,126 @@
+//! Services and where they are reached: regions, services and endpoints.
+
+use openstack_operator_model::plan::{CatalogEndpoint, CatalogService};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::http::{Body, Failure};
+use crate::identity::session::{ENDPOINTS, REGIONS, SERVICES, Session};
+
+#[derive(Deserialize)]
+struct Service {
+    id: String,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    description: Option<String>,
+    enabled: bool,
+}
+
+#[derive(Deserialize)]
+struct Endpoint {
+    id: String,
+    interface: String,
+    region_id: Option<String>,
+    url: String,
+    enabled: bool,
+}
+
+#[derive(Deserialize)]
+struct Region {
+    id: String,
+}
+
+/// The service of this type and its endpoints are as wanted. Endpoints in other regions belong to others.
+pub(super) async fn ensure_service(session: &Session<'_>, wanted: &CatalogService) -> Result<bool, Failure> {
+    let body = json!({
+        "type": wanted.service_type,
+        "name": wanted.name,
+        "description": wanted.description,
+        "enabled": true,
+    });
+    let (id, mut wrote) = match find_service(session, wanted).await? {
+        None => (session.create(&SERVICES, Body::Plain(body)).await?, true),
+        Some(service) if is_right(&service, wanted) => (service.id, false),
+        Some(service) => {
+            session.correct(&SERVICES, &service.id, Body::Plain(body)).await?;
+            (service.id, true)
+        }
+    };
+    let mut present: Vec<Endpoint> = session.list(&ENDPOINTS, &[("service_id", &id)]).await?;
+    present.retain(|endpoint| endpoint.region_id.as_ref() == Some(&wanted.region));
+    for endpoint in &wanted.endpoints {
+        wrote |= ensure_endpoint(session, &id, &wanted.region, endpoint, &present).await?;
+    }
+    Ok(wrote)
+}
+
+/// Absent is success, and so is one that goes at the same time.
+pub(super) async fn drop_service(session: &Session<'_>, service_type: &str) -> Result<(), Failure> {
+    let services: Vec<Service> = session.list(&SERVICES, &[("type", service_type)]).await?;
+    for service in services {
+        let endpoints: Vec<Endpoint> = session.list(&ENDPOINTS, &[("service_id", &service.id)]).await?;
+        for endpoint in endpoints {
+            session.remove(&ENDPOINTS, &endpoint.id).await?;
+        }
+        session.remove(&SERVICES, &service.id).await?;
+    }
+    Ok(())
+}
+
+/// Where several have the type, the one with the name is meant before any other.
+async fn find_service(session: &Session<'_>, wanted: &CatalogService) -> Result<Option<Service>, Failure> {
+    let mut services: Vec<Service> = session.list(&SERVICES, &[("type", &wanted.service_type)]).await?;
+    let named = services.iter().position(|service| service.name.as_ref() == Some(&wanted.name));
+    Ok(if services.is_empty() { None } else { Some(services.swap_remove(named.unwrap_or(0))) })
+}
+
+fn is_right(service: &Service, wanted: &CatalogService) -> bool {
+    service.enabled
+        && service.name.as_ref() == Some(&wanted.name)
+        && service.description.as_deref().unwrap_or_default() == wanted.description
+}
+
+/// One endpoint of the interface is right. More than one would make clients take either, so the others go.
+async fn ensure_endpoint(
+    session: &Session<'_>,
+    service: &str,
+    region: &str,
+    wanted: &CatalogEndpoint,
+    present: &[Endpoint],
+) -> Result<bool, Failure> {
+    let interface = wanted.interface.name();
+    let is_right = |endpoint: &Endpoint| endpoint.enabled && endpoint.url == wanted.url;
+    let same: Vec<&Endpoint> = present.iter().filter(|endpoint| endpoint.interface == interface).collect();
+    let Some(kept) = same.iter().find(|endpoint| is_right(endpoint)).or(same.first()) else {
+        ensure_region(session, region).await?;
+        let body = json!({
+            "service_id": service,
+            "region_id": region,
+            "interface": interface,
+            "url": wanted.url,
+            "enabled": true,
+        });
+        session.create(&ENDPOINTS, Body::Plain(body)).await?;
+        return Ok(true);
+    };
+    let mut wrote = false;
+    if !is_right(kept) {
+        let body = json!({"url": wanted.url, "enabled": true});
+        session.correct(&ENDPOINTS, &kept.id, Body::Plain(body)).await?;
+        wrote = true;
+    }
+    for endpoint in same.iter().filter(|endpoint| endpoint.id != kept.id) {
+        session.remove(&ENDPOINTS, &endpoint.id).await?;
+        wrote = true;
+    }
+    Ok(wrote)
+}
+
+async fn ensure_region(session: &Session<'_>, region: &str) -> Result<(), Failure> {
+    let regions: Vec<Region> = session.list(&REGIONS, &[]).await?;
+    if !regions.iter().any(|present| present.id == region) {
+        session.create(&REGIONS, Body::Plain(json!({"id": region}))).await?;
+    }
+    Ok(())
+}

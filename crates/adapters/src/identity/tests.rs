@@ -1,0 +1,259 @@
+//! The identity service against a server that keeps what it is told.
+
+use openstack_operator_engine::ports::{IdentityAccount, Login, PortError};
+use openstack_operator_model::plan::{CatalogEndpoint, CatalogService, Interface};
+use reqwest::Method;
+use serde_json::json;
+
+use super::*;
+use crate::identity::tests::server::{ADMINISTRATOR_PASSWORD, Directory};
+use crate::testing::{Outcome, Server, everything_said, failure};
+
+mod server;
+
+async fn start() -> Result<(Server<Directory>, IdentityV3), Box<dyn std::error::Error>> {
+    let server = Server::start(Directory::default()).await?;
+    Ok((server, IdentityV3::new()?))
+}
+
+fn login(username: &str, password: &str) -> Login {
+    Login { username: username.to_owned(), password: password.to_owned() }
+}
+
+fn administrator(server: &Server<Directory>) -> IdentityLogin {
+    IdentityLogin { url: format!("{}/v3", server.url), administrator: login("admin", ADMINISTRATOR_PASSWORD) }
+}
+
+fn endpoint(interface: Interface, url: &str) -> CatalogEndpoint {
+    CatalogEndpoint { interface, url: url.to_owned() }
+}
+
+fn entries() -> IdentityEntries {
+    IdentityEntries {
+        projects: vec!["service".to_owned()],
+        roles: vec!["service".to_owned(), "watcher".to_owned()],
+        services: vec![CatalogService {
+            service_type: "example".to_owned(),
+            name: "sample".to_owned(),
+            description: "An example".to_owned(),
+            region: "RegionOne".to_owned(),
+            endpoints: vec![
+                endpoint(Interface::Public, "https://example.org"),
+                endpoint(Interface::Internal, "http://sample.svc"),
+            ],
+        }],
+        users: vec![IdentityAccount {
+            login: login("sample", "hunter2"),
+            project: "service".to_owned(),
+            roles: vec!["service".to_owned(), "watcher".to_owned()],
+        }],
+    }
+}
+
+/// Requests that changed something; who asks for a token changes nothing.
+fn writes(server: &Server<Directory>) -> Vec<String> {
+    let requests = server.requests();
+    let writes = requests.iter().filter(|request| {
+        !matches!(request.method, Method::GET | Method::HEAD)
+            && request.segments() != ["v3", "auth", "tokens"]
+    });
+    writes.map(|request| format!("{} {}", request.method, request.path[1..].join("/"))).collect()
+}
+
+#[tokio::test]
+async fn the_first_time_makes_everything_and_the_second_nothing() -> Outcome {
+    let (server, identity) = start().await?;
+    let administrator = administrator(&server);
+    assert!(identity.ensure(&administrator, &entries()).await?);
+    assert_eq!(
+        writes(&server),
+        [
+            "POST projects",
+            "POST roles",
+            "POST roles",
+            "POST services",
+            "POST regions",
+            "POST endpoints",
+            "POST endpoints",
+            "POST users",
+            "PUT projects/1/users/8/roles/2",
+            "PUT projects/1/users/8/roles/3",
+        ]
+    );
+    assert!(!identity.ensure(&administrator, &entries()).await?);
+    assert!(writes(&server).is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_token_is_used_again_until_it_is_refused() -> Outcome {
+    let (server, identity) = start().await?;
+    let administrator = administrator(&server);
+    identity.ensure(&administrator, &entries()).await?;
+    identity.drop_service(&administrator, "none").await?;
+    assert_eq!(server.change(|state| state.administrator_logins), 1);
+
+    server.change(Directory::revoke_tokens);
+    identity.drop_service(&administrator, "none").await?;
+    assert_eq!(server.change(|state| state.administrator_logins), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_token_that_is_about_to_end_is_not_used() -> Outcome {
+    let (server, identity) = start().await?;
+    let administrator = administrator(&server);
+    server.change(|state| state.token_lifetime = jiff::SignedDuration::from_secs(30));
+    identity.drop_service(&administrator, "none").await?;
+    identity.drop_service(&administrator, "none").await?;
+    assert_eq!(server.change(|state| state.administrator_logins), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_new_password_of_the_administrator_is_not_hidden_by_an_old_token() -> Outcome {
+    let (server, identity) = start().await?;
+    let mut administrator = administrator(&server);
+    identity.drop_service(&administrator, "none").await?;
+    administrator.administrator.password = "another".to_owned();
+    assert!(identity.drop_service(&administrator, "none").await.is_err());
+    Ok(())
+}
+
+#[tokio::test]
+async fn services_and_endpoints_that_differ_are_corrected() -> Outcome {
+    let (server, identity) = start().await?;
+    let administrator = administrator(&server);
+    identity.ensure(&administrator, &entries()).await?;
+    writes(&server);
+
+    server.change(|state| state.entry("endpoints", "6")["url"] = json!("https://elsewhere.example.org"));
+    assert!(identity.ensure(&administrator, &entries()).await?);
+    assert_eq!(writes(&server), ["PATCH endpoints/6"]);
+    assert_eq!(server.change(|state| state.entry("endpoints", "6")["url"].clone()), "https://example.org");
+
+    server.change(|state| state.remove("endpoints", "7"));
+    assert!(identity.ensure(&administrator, &entries()).await?);
+    assert_eq!(writes(&server), ["POST endpoints"]);
+
+    for (field, value) in [("name", json!("old")), ("description", json!("Old")), ("enabled", json!(false))] {
+        server.change(|state| state.entry("services", "4")[field] = value);
+        assert!(identity.ensure(&administrator, &entries()).await?);
+        assert_eq!(writes(&server), ["PATCH services/4"], "{field}");
+    }
+    assert!(!identity.ensure(&administrator, &entries()).await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn of_several_endpoints_the_right_one_stays_and_other_regions_are_left_alone() -> Outcome {
+    let (server, identity) = start().await?;
+    let administrator = administrator(&server);
+    identity.ensure(&administrator, &entries()).await?;
+    writes(&server);
+
+    let wrong = server.change(|state| {
+        let mut copy = state.entry("endpoints", "6").clone();
+        state.insert("endpoints", copy.clone());
+        copy["region_id"] = json!("RegionTwo");
+        copy["url"] = json!("https://two.example.org");
+        state.insert("endpoints", copy);
+        state.entry("endpoints", "6")["url"] = json!("https://wrong.example.org");
+        "6"
+    });
+    assert!(identity.ensure(&administrator, &entries()).await?);
+    assert_eq!(writes(&server), [format!("DELETE endpoints/{wrong}")]);
+    assert!(!identity.ensure(&administrator, &entries()).await?);
+    assert!(server.change(|state| state.list("endpoints").any(|entry| entry["region_id"] == "RegionTwo")));
+    Ok(())
+}
+
+#[tokio::test]
+async fn accounts_that_differ_are_corrected() -> Outcome {
+    let (server, identity) = start().await?;
+    let administrator = administrator(&server);
+    identity.ensure(&administrator, &entries()).await?;
+    writes(&server);
+
+    server.change(|state| state.entry("users", "8")["password"] = json!("forgotten"));
+    assert!(identity.ensure(&administrator, &entries()).await?);
+    assert_eq!(writes(&server), ["PATCH users/8"]);
+    assert_eq!(server.change(|state| state.entry("users", "8")["password"].clone()), "hunter2");
+
+    server.change(|state| state.entry("users", "8")["enabled"] = json!(false));
+    assert!(identity.ensure(&administrator, &entries()).await?);
+    assert_eq!(writes(&server), ["PATCH users/8"]);
+
+    server.change(|state| state.entry("projects", "1")["enabled"] = json!(false));
+    assert!(identity.ensure(&administrator, &entries()).await?);
+    assert_eq!(writes(&server), ["PATCH projects/1"]);
+
+    server.change(|state| state.assignments.remove("projects/1/users/8/roles/3"));
+    assert!(identity.ensure(&administrator, &entries()).await?);
+    assert_eq!(writes(&server), ["PUT projects/1/users/8/roles/3"]);
+    assert!(!identity.ensure(&administrator, &entries()).await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_project_that_nobody_asked_for_is_waited_for() -> Outcome {
+    let (server, identity) = start().await?;
+    let mut entries = entries();
+    entries.projects.clear();
+    let error = failure(identity.ensure(&administrator(&server), &entries).await)?;
+    assert!(matches!(error, PortError::Unavailable { .. }));
+    assert!(everything_said(&error).contains("there is no project service yet"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_removed_twice_is_gone() -> Outcome {
+    let (server, identity) = start().await?;
+    let administrator = administrator(&server);
+    identity.ensure(&administrator, &entries()).await?;
+    writes(&server);
+    for _ in 0..2 {
+        identity.drop_service(&administrator, "example").await?;
+        identity.drop_user(&administrator, "sample").await?;
+    }
+    assert_eq!(
+        writes(&server),
+        ["DELETE endpoints/6", "DELETE endpoints/7", "DELETE services/4", "DELETE users/8"]
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_administrator_keeps_its_password_and_stays() -> Outcome {
+    let (server, identity) = start().await?;
+    let administrator = administrator(&server);
+    let mut own = entries();
+    own.users[0].login = login("admin", "another");
+    assert!(matches!(identity.ensure(&administrator, &own).await, Err(PortError::Refused { .. })));
+    assert!(matches!(identity.drop_user(&administrator, "admin").await, Err(PortError::Refused { .. })));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wrong_password_of_the_administrator_may_be_right_later_and_is_not_told() -> Outcome {
+    let (server, identity) = start().await?;
+    let mut administrator = administrator(&server);
+    administrator.administrator.password = "outdated-password".to_owned();
+    let error = failure(identity.ensure(&administrator, &entries()).await)?;
+    assert!(matches!(error, PortError::Unavailable { .. }));
+    let said = everything_said(&error);
+    assert!(said.contains("401") && said.contains("auth/tokens"), "{said}");
+    assert!(!said.contains("outdated-password") && !said.contains("hunter2"), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_refused_password_is_not_told() -> Outcome {
+    let (server, identity) = start().await?;
+    server.change(|state| state.refuses_users = true);
+    let error = failure(identity.ensure(&administrator(&server), &entries()).await)?;
+    assert!(matches!(error, PortError::Refused { .. }));
+    let said = everything_said(&error);
+    assert!(said.contains("set up user sample") && !said.contains("hunter2"), "{said}");
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! An identity service that keeps its entries in memory and gives them numbers as ids.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::testing::{Answering, Reply, Request};
+
+pub(super) const ADMINISTRATOR_PASSWORD: &str = "topsecret";
+
+pub(super) struct Directory {
+    /// By collection and id.
+    entries: BTreeMap<(String, String), Value>,
+    /// Paths of roles that users have in projects.
+    pub(super) assignments: BTreeSet<String>,
+    pub(super) administrator_logins: usize,
+    pub(super) token_lifetime: SignedDuration,
+    pub(super) refuses_users: bool,
+    tokens: BTreeSet<String>,
+    last_id: usize,
+}
+
+impl Default for Directory {
+    fn default() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            assignments: BTreeSet::new(),
+            administrator_logins: 0,
+            token_lifetime: SignedDuration::from_hours(1),
+            refuses_users: false,
+            tokens: BTreeSet::new(),
+            last_id: 0,
+        }
+    }
+}
+
+impl Directory {
+    pub(super) fn entry(&mut self, collection: &str, id: &str) -> &mut Value {
+        self.entries.entry((collection.to_owned(), id.to_owned())).or_default()
+    }
+
+    pub(super) fn insert(&mut self, collection: &str, mut entry: Value) -> Value {
+        self.last_id += 1;
+        // Regions are named by who makes them.
+        if collection != "regions" {
+            entry["id"] = json!(self.last_id.to_string());
+        }
+        let id = entry["id"].as_str().unwrap_or_default().to_owned();
+        self.entries.insert((collection.to_owned(), id), entry.clone());
+        entry
+    }
+
+    pub(super) fn remove(&mut self, collection: &str, id: &str) -> Option<Value> {
+        self.entries.remove(&(collection.to_owned(), id.to_owned()))
+    }
+
+    pub(super) fn list(&self, collection: &str) -> impl Iterator<Item = &Value> {
+        self.entries.iter().filter(move |entry| entry.0.0 == collection).map(|entry| entry.1)
+    }
+
+    pub(super) fn revoke_tokens(&mut self) {
+        self.tokens.clear();
+    }
+
+    fn log_in(&mut self, request: &Request) -> Reply {
+        let auth = &request.body["auth"];
+        let user = &auth["identity"]["password"]["user"];
+        let domain = json!({"id": "default"});
+        let is_administrator = *user
+            == json!({"name": "admin", "domain": domain, "password": ADMINISTRATOR_PASSWORD})
+            && auth["scope"] == json!({"project": {"name": "admin", "domain": domain}});
+        let is_user = auth["scope"] == "unscoped"
+            && self.list("users").any(|entry| {
+                entry["id"] == user["id"] && entry["password"] == user["password"] && entry["enabled"] == true
+            });
+        if !is_administrator && !is_user {
+            return unauthorized();
+        }
+        self.administrator_logins += usize::from(is_administrator);
+        let token = format!("token-{}", self.administrator_logins);
+        if is_administrator {
+            self.tokens.insert(token.clone());
+        }
+        let expires = Timestamp::now() + self.token_lifetime;
+        Reply::new(201, json!({"token": {"expires_at": expires.to_string()}}))
+            .header("x-subject-token", &token)
+    }
+
+    fn select(&self, collection: &str, request: &Request) -> Reply {
+        let fits = |entry: &&Value| {
+            ["name", "type", "service_id", "domain_id"]
+                .iter()
+                .all(|field| request.field(field).is_none_or(|wanted| entry[field] == wanted))
+        };
+        let found: Vec<Value> = self.list(collection).filter(fits).map(without_password).collect();
+        Reply::new(200, json!({collection: found, "links": {}}))
+    }
+
+    fn change(&mut self, collection: &str, id: &str, changes: &Value) -> Reply {
+        let entry = self.entry(collection, id);
+        for (field, value) in changes.as_object().into_iter().flatten() {
+            entry[field] = value.clone();
+        }
+        Reply::new(200, json!({singular(collection): without_password(entry)}))
+    }
+}
+
+impl Answering for Directory {
+    fn answer(&mut self, request: &Request) -> Reply {
+        let segments = request.segments();
+        if segments == ["v3", "auth", "tokens"] {
+            return self.log_in(request);
+        }
+        if !self.tokens.contains(request.header("x-auth-token")) {
+            return unauthorized();
+        }
+        let method = request.method.clone();
+        match segments[1..] {
+            [collection] if method == Method::GET => self.select(collection, request),
+            ["users"] if self.refuses_users => {
+                let message = format!("{} is too short", request.body["user"]["password"]);
+                Reply::new(400, json!({"error": {"message": message}}))
+            }
+            [collection] => {
+                let entry = self.insert(collection, request.body[singular(collection)].clone());
+                Reply::new(201, json!({singular(collection): without_password(&entry)}))
+            }
+            [collection, id] if method == Method::DELETE => {
+                Reply::empty(if self.remove(collection, id).is_some() { 204 } else { 404 })
+            }
+            [collection, id] => self.change(collection, id, &request.body[singular(collection)]),
+            ref assignment if method == Method::HEAD => {
+                Reply::empty(if self.assignments.contains(&assignment.join("/")) { 204 } else { 404 })
+            }
+            ref assignment => {
+                self.assignments.insert(assignment.join("/"));
+                Reply::empty(204)
+            }
+        }
+    }
+}
+
+fn unauthorized() -> Reply {
+    Reply::new(401, json!({"error": {"code": 401, "message": "The request requires authentication."}}))
+}
+
+fn singular(collection: &str) -> &str {
+    collection.trim_end_matches('s')
+}
+
+fn without_password(entry: &Value) -> Value {
+    let mut entry = entry.clone();
+    if let Some(fields) = entry.as_object_mut() {
+        fields.remove("password");
+    }
+    entry
+}

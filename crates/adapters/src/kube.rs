@@ -1,0 +1,271 @@
+//! The cluster, by its API server.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
+use kube::runtime::events::{Event, EventType, Recorder};
+use kube::{Client, ResourceExt};
+use openstack_operator_engine::index::ChildIndex;
+use openstack_operator_engine::ports::{Announcement, ChildReference, Cluster, PortError, PortResult};
+use openstack_operator_model::kind::{CHILD_KINDS, Kind};
+use openstack_operator_model::lower::{MANAGED_BY_LABEL, MANAGER, Manifest};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::kube::failure::{Failure, within};
+
+mod failure;
+
+/// Requests are short; the client's own limits are made for watches.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// What the API server takes as the text of an event.
+const NOTE_BYTES: usize = 1024;
+const EVENT: Kind = Kind::new("events.k8s.io", "v1", "Event", "events");
+
+/// Is told of every request that writes, by its verb, before it is sent.
+pub type OnWrite = Arc<dyn Fn(&'static str) + Send + Sync>;
+
+/// Speaks to the API server.
+#[derive(Clone)]
+pub struct KubeCluster {
+    client: Client,
+    children: Children,
+    recorder: Recorder,
+    on_write: Option<OnWrite>,
+}
+
+#[derive(Clone)]
+enum Children {
+    Watched(Arc<ChildIndex>),
+    Listed(Vec<Kind>),
+}
+
+impl KubeCluster {
+    /// Knows children from watches that fill the index.
+    #[must_use]
+    pub fn watched(client: Client, index: Arc<ChildIndex>) -> Self {
+        Self::new(client, Children::Watched(index))
+    }
+
+    /// Asks for children each time: of every kind that plans are lowered to, and of the operator's own kinds.
+    #[must_use]
+    pub fn listing(client: Client, own_kinds: Vec<Kind>) -> Self {
+        Self::new(client, Children::Listed(own_kinds))
+    }
+
+    #[must_use]
+    pub fn with_on_write(self, on_write: OnWrite) -> Self {
+        Self { on_write: Some(on_write), ..self }
+    }
+
+    fn new(client: Client, children: Children) -> Self {
+        let recorder = Recorder::new(client.clone(), MANAGER.into());
+        Self { client, children, recorder, on_write: None }
+    }
+
+    fn api(&self, kind: Kind, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), namespace, &kind.resource())
+    }
+
+    fn writes(&self, verb: &'static str) {
+        if let Some(on_write) = &self.on_write {
+            on_write(verb);
+        }
+    }
+
+    /// Whether an object of this name is still the one with the uid.
+    async fn is_same(&self, kind: Kind, namespace: &str, name: &str, uid: &str) -> Result<bool, Failure> {
+        let api = self.api(kind, namespace);
+        let found = within(TIMEOUT, api.get_metadata_opt(name)).await?;
+        Ok(found.is_some_and(|object| object.metadata.uid.as_deref() == Some(uid)))
+    }
+
+    async fn list_children(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        owner_uid: &str,
+    ) -> PortResult<Vec<ChildReference>> {
+        let parameters = ListParams::default().labels(&format!("{MANAGED_BY_LABEL}={MANAGER}"));
+        let api = self.api(kind, namespace);
+        match within(TIMEOUT, api.list_metadata(&parameters)).await {
+            Ok(found) => {
+                Ok(found.items.iter().filter_map(|object| child(kind, &object.metadata, owner_uid)).collect())
+            }
+            // What the cluster does not serve has no objects.
+            Err(failure) if failure.is_not_found() => Ok(Vec::new()),
+            Err(failure) => {
+                Err(failure.into_port_error(kind, format!("list {} in {namespace}", kind.plural)))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Cluster for KubeCluster {
+    async fn get(&self, kind: Kind, namespace: &str, name: &str) -> PortResult<Option<DynamicObject>> {
+        let api = self.api(kind, namespace);
+        match within(TIMEOUT, api.get(name)).await {
+            Ok(object) => Ok(Some(object)),
+            Err(failure) if failure.is_not_found() => Ok(None),
+            Err(failure) => {
+                Err(failure.into_port_error(kind, format!("read {}", title(kind, namespace, name))))
+            }
+        }
+    }
+
+    async fn list(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        labels: &BTreeMap<String, String>,
+    ) -> PortResult<Vec<DynamicObject>> {
+        let selector: Vec<String> = labels.iter().map(|(label, value)| format!("{label}={value}")).collect();
+        let parameters = ListParams::default().labels(&selector.join(","));
+        let api = self.api(kind, namespace);
+        let mut found = within(TIMEOUT, api.list(&parameters)).await.map_err(|failure| {
+            failure.into_port_error(kind, format!("list {} in {namespace}", kind.plural))
+        })?;
+        for object in &mut found.items {
+            // Items of a list do not say what they are.
+            object.types = Some(TypeMeta { api_version: kind.api_version(), kind: kind.kind.to_owned() });
+        }
+        Ok(found.items)
+    }
+
+    async fn apply(&self, namespace: &str, manifest: &Manifest) -> PortResult<DynamicObject> {
+        self.writes("apply");
+        let (kind, name) = (manifest.kind, &manifest.name);
+        let api = self.api(kind, namespace);
+        let patch = Patch::Apply(&manifest.body);
+        within(TIMEOUT, api.patch(name, &PatchParams::apply(MANAGER).force(), &patch)).await.map_err(
+            |failure| failure.into_port_error(kind, format!("apply {}", title(kind, namespace, name))),
+        )
+    }
+
+    async fn delete(&self, kind: Kind, namespace: &str, name: &str, uid: &str) -> PortResult<()> {
+        self.writes("delete");
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+            ..DeleteParams::background()
+        };
+        let api = self.api(kind, namespace);
+        let action = || format!("delete {}", title(kind, namespace, name));
+        match within(TIMEOUT, api.delete(name, &parameters)).await {
+            Err(failure) if failure.is_not_found() => Ok(()),
+            Err(failure) if failure.is_conflict() => {
+                // The answer does not say reliably whether it is another object or a change at the same time.
+                match self.is_same(kind, namespace, name, uid).await {
+                    Ok(false) => Ok(()),
+                    Ok(true) => Err(PortError::Conflict { action: action() }),
+                    Err(failure) => Err(failure.into_port_error(kind, action())),
+                }
+            }
+            Err(failure) => Err(failure.into_port_error(kind, action())),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    async fn patch_metadata(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        metadata: Value,
+    ) -> PortResult<()> {
+        self.writes("patch");
+        let api = self.api(kind, namespace);
+        let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let patch = Patch::Merge(json!({"metadata": metadata}));
+        within(TIMEOUT, api.patch_metadata(name, &parameters, &patch)).await.map_err(|failure| {
+            failure.into_port_error(kind, format!("change metadata of {}", title(kind, namespace, name)))
+        })?;
+        Ok(())
+    }
+
+    async fn write_status(&self, kind: Kind, namespace: &str, name: &str, status: Value) -> PortResult<()> {
+        self.writes("status");
+        let api = self.api(kind, namespace);
+        let body = json!({
+            "apiVersion": kind.api_version(),
+            "kind": kind.kind,
+            "metadata": {"name": name},
+            "status": status,
+        });
+        let parameters = PatchParams::apply(MANAGER).force();
+        within(TIMEOUT, api.patch_status(name, &parameters, &Patch::Apply(&body))).await.map_err(
+            |failure| {
+                failure.into_port_error(kind, format!("write the status of {}", title(kind, namespace, name)))
+            },
+        )?;
+        Ok(())
+    }
+
+    async fn children(&self, namespace: &str, owner_uid: &str) -> PortResult<Vec<ChildReference>> {
+        match &self.children {
+            Children::Watched(index) => Ok(index.of(owner_uid)),
+            Children::Listed(own_kinds) => {
+                let mut children = Vec::new();
+                for kind in CHILD_KINDS.iter().chain(own_kinds) {
+                    children.extend(self.list_children(*kind, namespace, owner_uid).await?);
+                }
+                Ok(children)
+            }
+        }
+    }
+
+    async fn publish(&self, object: &DynamicObject, event: Announcement) -> PortResult<()> {
+        self.writes("event");
+        let reference = reference(object);
+        within(TIMEOUT, self.recorder.publish(&kubernetes_event(&event), &reference)).await.map_err(
+            |failure| {
+                failure.into_port_error(EVENT, format!("announce {} of {}", event.reason, object.name_any()))
+            },
+        )
+    }
+}
+
+fn title(kind: Kind, namespace: &str, name: &str) -> String {
+    format!("{} {namespace}/{name}", kind.kind)
+}
+
+fn child(kind: Kind, metadata: &ObjectMeta, owner_uid: &str) -> Option<ChildReference> {
+    let mut owners = metadata.owner_references.iter().flatten();
+    let is_owned = owners.any(|owner| owner.uid == owner_uid);
+    let (name, uid) = (metadata.name.clone()?, metadata.uid.clone()?);
+    is_owned.then_some(ChildReference { kind, name, uid })
+}
+
+fn reference(object: &DynamicObject) -> ObjectReference {
+    let types = object.types.clone().unwrap_or_default();
+    ObjectReference {
+        api_version: Some(types.api_version),
+        kind: Some(types.kind),
+        name: object.metadata.name.clone(),
+        namespace: object.metadata.namespace.clone(),
+        uid: object.metadata.uid.clone(),
+        ..ObjectReference::default()
+    }
+}
+
+fn kubernetes_event(event: &Announcement) -> Event {
+    let digest = Sha256::digest(&event.note);
+    let note = &event.note[..event.note.floor_char_boundary(NOTE_BYTES)];
+    Event {
+        type_: if event.warning { EventType::Warning } else { EventType::Normal },
+        reason: event.reason.to_owned(),
+        note: Some(note.to_owned()),
+        // The recorder counts an event again, with its first text, where all but the text is the same. Another text
+        // must therefore be another action.
+        action: format!("Reconcile-{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3]),
+        secondary: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,312 @@
+//! The cluster against a server that answers what a test has laid down.
+
+use std::sync::Mutex;
+
+use openstack_operator_model::kind::{CONFIG_MAP, HTTP_ROUTE, SECRET};
+use reqwest::Method;
+
+use super::*;
+use crate::testing::{Answering, Outcome, Reply, Request, Server, failure};
+
+const OWN: Kind = Kind::own("Example", "examples");
+
+/// Answers by method and path. Other paths are not served.
+#[derive(Default)]
+struct ApiServer {
+    answers: BTreeMap<(String, String), (u16, Value)>,
+}
+
+impl ApiServer {
+    fn answers(mut self, method: &str, path: &str, status: u16, body: Value) -> Self {
+        self.answers.insert((method.to_owned(), path.to_owned()), (status, body));
+        self
+    }
+}
+
+impl Answering for ApiServer {
+    fn answer(&mut self, request: &Request) -> Reply {
+        match self.answers.get(&(request.method.to_string(), request.path.join("/"))) {
+            Some((status, body)) => Reply::new(*status, body.clone()),
+            None => Reply::new(404, json!("404 page not found\n")),
+        }
+    }
+}
+
+async fn start(state: ApiServer) -> Result<(Server<ApiServer>, KubeCluster), Box<dyn std::error::Error>> {
+    let server = Server::start(state).await?;
+    let cluster = KubeCluster::listing(client(&server.url)?, vec![OWN]);
+    Ok((server, cluster))
+}
+
+/// Without the client's own repetition of requests, which would make the tests wait.
+fn client(address: &str) -> Result<Client, Box<dyn std::error::Error>> {
+    crate::testing::install_tls_provider();
+    let mut config = kube::Config::new(address.parse()?);
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
+}
+
+fn status(code: u16, kind: &str, name: &str, message: &str) -> Value {
+    let details = json!({"name": name, "kind": kind});
+    json!({"kind": "Status", "status": "Failure", "code": code, "message": message, "details": details})
+}
+
+fn manifest(kind: Kind) -> Manifest {
+    let metadata = json!({"name": "thing"});
+    let body = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata});
+    Manifest { kind, name: "thing".to_owned(), body }
+}
+
+fn object(uid: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "thing", "namespace": "space", "uid": uid}})
+}
+
+#[tokio::test]
+async fn applying_is_done_by_the_server_with_force() -> Outcome {
+    let path = "api/v1/namespaces/space/configmaps/thing";
+    let (server, cluster) = start(ApiServer::default().answers("PATCH", path, 200, object("1"))).await?;
+    let applied = cluster.apply("space", &manifest(CONFIG_MAP)).await?;
+    assert_eq!(applied.metadata.uid.as_deref(), Some("1"));
+    let request = &server.requests()[0];
+    assert_eq!(request.field("fieldManager"), Some(MANAGER));
+    assert_eq!(request.field("force"), Some("true"));
+    assert_eq!(request.header("content-type"), "application/apply-patch+yaml");
+    assert_eq!(request.body, manifest(CONFIG_MAP).body);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_kind_that_is_not_served_is_refused_with_the_remedy() -> Outcome {
+    let (_server, cluster) = start(ApiServer::default()).await?;
+    let error = failure(cluster.apply("space", &manifest(HTTP_ROUTE)).await)?;
+    assert!(matches!(error, PortError::Refused { .. }));
+    assert_eq!(
+        error.to_string(),
+        "apply HTTPRoute space/thing was refused: the cluster does not serve \
+         httproutes.gateway.networking.k8s.io; install its CRDs"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn answers_become_what_the_engine_can_act_on() -> Outcome {
+    let path = "api/v1/namespaces/space/secrets/thing";
+    for (code, kind, expected) in [
+        (404, "namespaces", "refused"),
+        (404, "secrets", "conflict"),
+        (409, "secrets", "conflict"),
+        (400, "secrets", "refused"),
+        (403, "secrets", "refused"),
+        (422, "secrets", "refused"),
+        (401, "secrets", "unavailable"),
+        (429, "secrets", "unavailable"),
+        (500, "secrets", "unavailable"),
+        (503, "secrets", "unavailable"),
+    ] {
+        let answer = status(code, kind, "thing", "because");
+        let (_server, cluster) = start(ApiServer::default().answers("PATCH", path, code, answer)).await?;
+        let error = failure(cluster.apply("space", &manifest(SECRET)).await)?;
+        let found = match &error {
+            PortError::Refused { reason, .. } => {
+                assert_eq!(reason, "because");
+                "refused"
+            }
+            PortError::Conflict { .. } => "conflict",
+            PortError::Unavailable { .. } => "unavailable",
+        };
+        assert_eq!(found, expected, "{code} {kind}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_may_be_there_later() -> Outcome {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = format!("http://{}", listener.local_addr()?);
+    drop(listener);
+    let cluster = KubeCluster::listing(client(&address)?, Vec::new());
+    let error = failure(cluster.get(CONFIG_MAP, "space", "thing").await)?;
+    assert!(matches!(error, PortError::Unavailable { .. }));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_does_not_exist_or_is_not_served_is_read_as_nothing() -> Outcome {
+    let path = "api/v1/namespaces/space/configmaps";
+    let absent = status(404, "configmaps", "gone", "not found");
+    let state = ApiServer::default().answers("GET", &format!("{path}/thing"), 200, object("1")).answers(
+        "GET",
+        &format!("{path}/gone"),
+        404,
+        absent,
+    );
+    let (_server, cluster) = start(state).await?;
+    assert!(cluster.get(CONFIG_MAP, "space", "thing").await?.is_some());
+    assert!(cluster.get(CONFIG_MAP, "space", "gone").await?.is_none());
+    assert!(cluster.get(HTTP_ROUTE, "space", "thing").await?.is_none());
+    Ok(())
+}
+
+#[tokio::test]
+async fn listed_objects_have_all_labels_and_say_what_they_are() -> Outcome {
+    let path = "api/v1/namespaces/space/configmaps";
+    let list = json!({"items": [{"metadata": {"name": "thing"}}], "metadata": {}});
+    let (server, cluster) = start(ApiServer::default().answers("GET", path, 200, list)).await?;
+    let labels = BTreeMap::from(["a", "b"].map(|label| (label.to_owned(), "1".to_owned())));
+    let found = cluster.list(CONFIG_MAP, "space", &labels).await?;
+    assert_eq!(found[0].types.as_ref().map(|types| types.kind.as_str()), Some("ConfigMap"));
+    assert_eq!(server.requests()[0].field("labelSelector"), Some("a%3D1%2Cb%3D1"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn only_the_object_with_the_uid_is_deleted() -> Outcome {
+    let path = "api/v1/namespaces/space/configmaps/thing";
+    let (server, cluster) = start(ApiServer::default().answers("DELETE", path, 200, object("1"))).await?;
+    cluster.delete(CONFIG_MAP, "space", "thing", "1").await?;
+    let body = &server.requests()[0].body;
+    assert_eq!(*body, json!({"propagationPolicy": "Background", "preconditions": {"uid": "1"}}));
+    cluster.delete(CONFIG_MAP, "space", "gone", "1").await?;
+
+    let conflict = status(409, "configmaps", "thing", "another change");
+    let busy =
+        ApiServer::default().answers("DELETE", path, 409, conflict).answers("GET", path, 200, object("1"));
+    let (_server, cluster) = start(busy).await?;
+    cluster.delete(CONFIG_MAP, "space", "thing", "2").await?;
+    let error = failure(cluster.delete(CONFIG_MAP, "space", "thing", "1").await)?;
+    assert!(matches!(error, PortError::Conflict { .. }));
+    Ok(())
+}
+
+#[tokio::test]
+async fn metadata_is_merged_and_status_is_applied() -> Outcome {
+    let path = "apis/openstack.k8s.io/v1alpha1/namespaces/space/examples/thing";
+    let state = ApiServer::default().answers("PATCH", path, 200, object("1")).answers(
+        "PATCH",
+        &format!("{path}/status"),
+        200,
+        object("1"),
+    );
+    let (server, cluster) = start(state).await?;
+    cluster
+        .patch_metadata(OWN, "space", "thing", json!({"finalizers": null, "resourceVersion": "7"}))
+        .await?;
+    cluster.write_status(OWN, "space", "thing", json!({"phase": "Ready"})).await?;
+    let requests = server.requests();
+    assert_eq!(requests[0].header("content-type"), "application/merge-patch+json");
+    assert_eq!(requests[0].body, json!({"metadata": {"finalizers": null, "resourceVersion": "7"}}));
+    assert_eq!(requests[1].field("force"), Some("true"));
+    assert_eq!(
+        requests[1].body,
+        json!({
+            "apiVersion": "openstack.k8s.io/v1alpha1",
+            "kind": "Example",
+            "metadata": {"name": "thing"},
+            "status": {"phase": "Ready"},
+        })
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn children_are_listed_by_their_owner_and_unknown_kinds_are_skipped() -> Outcome {
+    let child = |name: &str, owner: &str| {
+        let owners = json!([{"apiVersion": "v1", "kind": "Example", "name": "owner", "uid": owner}]);
+        json!({"metadata": {"name": name, "uid": format!("uid of {name}"), "ownerReferences": owners}})
+    };
+    let list = |items: Value| json!({"metadata": {}, "items": items});
+    let state = ApiServer::default()
+        .answers(
+            "GET",
+            "api/v1/namespaces/space/configmaps",
+            200,
+            list(json!([child("one", "1"), child("other", "2"), {"metadata": {"name": "free", "uid": "3"}}])),
+        )
+        .answers(
+            "GET",
+            "apis/openstack.k8s.io/v1alpha1/namespaces/space/examples",
+            200,
+            list(json!([child("two", "1")])),
+        );
+    let (server, cluster) = start(state).await?;
+    let reference =
+        |kind, name: &str| ChildReference { kind, name: name.to_owned(), uid: format!("uid of {name}") };
+    assert_eq!(cluster.children("space", "1").await?, [reference(CONFIG_MAP, "one"), reference(OWN, "two")]);
+    let requests = server.requests();
+    assert_eq!(requests.len(), CHILD_KINDS.len() + 1);
+    let selector = "app.kubernetes.io%2Fmanaged-by%3Dopenstack-operator";
+    assert!(requests.iter().all(|request| request.field("labelSelector") == Some(selector)));
+    Ok(())
+}
+
+#[tokio::test]
+async fn watched_children_are_known_without_asking() -> Outcome {
+    let server = Server::start(ApiServer::default()).await?;
+    let index = Arc::new(ChildIndex::default());
+    let child = ChildReference { kind: SECRET, name: "thing".to_owned(), uid: "2".to_owned() };
+    index.insert("1", child.clone());
+    let cluster = KubeCluster::watched(client(&server.url)?, index);
+    assert_eq!(cluster.children("space", "1").await?, [child]);
+    assert!(server.requests().is_empty());
+    Ok(())
+}
+
+fn announcement(note: &str) -> Announcement {
+    Announcement { warning: true, reason: "Waiting", note: note.to_owned() }
+}
+
+#[tokio::test]
+async fn every_text_is_announced_and_the_same_one_is_counted() -> Outcome {
+    let (server, cluster) = start(ApiServer::default()).await?;
+    let object: DynamicObject = serde_json::from_value(object("1"))?;
+    let path = "apis/events.k8s.io/v1/namespaces/space/events";
+    let event = json!({"metadata": {"name": "event"}, "eventTime": null});
+    server.change(|state| {
+        state.answers.insert(("POST".to_owned(), path.to_owned()), (201, event.clone()));
+    });
+    cluster.publish(&object, announcement("for one")).await?;
+    let first = server.requests().remove(0);
+    assert_eq!(first.body["note"], "for one");
+    assert_eq!(first.body["type"], "Warning");
+    assert_eq!(first.body["reportingController"], MANAGER);
+    assert_eq!(first.body["regarding"]["kind"], "ConfigMap");
+    assert_eq!(first.body["regarding"]["uid"], "1");
+
+    let name = first.body["metadata"]["name"].as_str().unwrap_or_default();
+    server.change(|state| {
+        state.answers.insert(("PATCH".to_owned(), format!("{path}/{name}")), (200, event.clone()));
+    });
+    cluster.publish(&object, announcement("for one")).await?;
+    cluster.publish(&object, announcement("for another")).await?;
+    let methods: Vec<Method> = server.requests().into_iter().map(|request| request.method).collect();
+    assert_eq!(methods, [Method::PATCH, Method::POST]);
+    Ok(())
+}
+
+#[test]
+fn a_long_text_is_cut_between_letters() {
+    let event = kubernetes_event(&announcement(&format!("x{}", "ü".repeat(1000))));
+    assert_eq!(event.note.map(|note| note.len()), Some(1023));
+}
+
+#[tokio::test]
+async fn every_write_is_told_before_it_is_sent() -> Outcome {
+    let (_server, cluster) = start(ApiServer::default()).await?;
+    let verbs = Arc::new(Mutex::new(Vec::new()));
+    let cluster = cluster.with_on_write(Arc::new({
+        let verbs = Arc::clone(&verbs);
+        move |verb| verbs.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(verb)
+    }));
+    let object: DynamicObject = serde_json::from_value(object("1"))?;
+    drop(cluster.get(CONFIG_MAP, "space", "thing").await);
+    drop(cluster.list(CONFIG_MAP, "space", &BTreeMap::new()).await);
+    drop(cluster.children("space", "1").await);
+    drop(cluster.apply("space", &manifest(CONFIG_MAP)).await);
+    drop(cluster.delete(CONFIG_MAP, "space", "thing", "1").await);
+    drop(cluster.patch_metadata(CONFIG_MAP, "space", "thing", json!({})).await);
+    drop(cluster.write_status(OWN, "space", "thing", json!({})).await);
+    drop(cluster.publish(&object, announcement("x")).await);
+    let told = std::mem::take(&mut *verbs.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    assert_eq!(told, ["apply", "delete", "patch", "status", "event"]);
+    Ok(())
+}

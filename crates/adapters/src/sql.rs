@@ -1,0 +1,263 @@
+//! The database server, by its SQL.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mysql_async::prelude::{FromRow, Queryable};
+use mysql_async::{Conn, IoError, OptsBuilder};
+use openstack_operator_engine::ports::{Login, PortError, PortResult, Sql, SqlGrant, SqlServer};
+use snafu::{ResultExt, Snafu, ensure};
+use tokio::time::timeout;
+
+use crate::administrator;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+const DATABASE_NAME_LENGTH: usize = 64;
+const USER_NAME_LENGTH: usize = 80;
+/// The second is the name that older servers have for the first.
+const CHARACTER_SETS: [&str; 2] = ["utf8mb3", "utf8"];
+/// The modes that quoting depends on are off, whatever the server is set to, and a right given to a user who has
+/// just gone does not make one without a password.
+const SESSION: &str = "SET SESSION sql_mode = 'NO_AUTO_CREATE_USER'";
+
+const ACCESS_DENIED: u16 = 1045;
+/// No right on the database, on the table, for the operation, or to make users; a password that a policy forbids.
+const REFUSALS: [u16; 5] = [1044, 1142, 1227, 1410, 1819];
+
+/// Speaks SQL, with one short connection for each call.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MariaSql;
+
+#[async_trait]
+impl Sql for MariaSql {
+    async fn ensure(&self, server: &SqlServer, grant: &SqlGrant) -> PortResult<bool> {
+        let (database, user) = (&grant.database, &grant.user.username);
+        let action = format!("set up database {database} and user {user} on {}", server.host);
+        administrator::protect(&server.administrator, user, &action)?;
+        ensure_grant(server, grant).await.map_err(|failure| failure.into_port_error(action))
+    }
+
+    async fn drop_database(&self, server: &SqlServer, database: &str) -> PortResult<()> {
+        let action = format!("remove database {database} from {}", server.host);
+        remove_database(server, database).await.map_err(|failure| failure.into_port_error(action))
+    }
+
+    async fn drop_user(&self, server: &SqlServer, user: &str) -> PortResult<()> {
+        let action = format!("remove user {user} from {}", server.host);
+        administrator::protect(&server.administrator, user, &action)?;
+        remove_user(server, user).await.map_err(|failure| failure.into_port_error(action))
+    }
+}
+
+#[derive(Debug, Snafu)]
+enum Failure {
+    #[snafu(display("{name:?} cannot name a database; use up to 64 letters, digits and underscores"))]
+    DatabaseName { name: String },
+    #[snafu(display("{name:?} cannot name a user; use up to 80 letters, digits, underscores and hyphens"))]
+    UserName { name: String },
+    #[snafu(display("no connection within {} seconds", CONNECT_TIMEOUT.as_secs()))]
+    SlowConnection { source: tokio::time::error::Elapsed },
+    #[snafu(display("a statement was not done within {} seconds", STATEMENT_TIMEOUT.as_secs()))]
+    SlowStatement { source: tokio::time::error::Elapsed },
+    #[snafu(display("the connection failed"))]
+    Connection { source: std::io::Error },
+    #[snafu(display("the server answered with error {code}{message}"))]
+    Server { code: u16, message: String },
+    /// The driver's own errors may hold rows, so nothing of them is repeated.
+    #[snafu(display("the server's answer could not be understood"))]
+    Protocol,
+}
+
+impl Failure {
+    /// An administrator who is not let in may be let in later, when the server has taken over a new password.
+    fn into_port_error(self, action: String) -> PortError {
+        match &self {
+            Self::DatabaseName { .. } | Self::UserName { .. } => {
+                PortError::Refused { action, reason: self.to_string() }
+            }
+            Self::Server { code, .. } if REFUSALS.contains(code) => {
+                PortError::Refused { action, reason: self.to_string() }
+            }
+            _ => PortError::Unavailable { action, source: Box::new(self) },
+        }
+    }
+
+    /// Without the server's words, which may quote the statement and so the password in it.
+    fn without_message(self) -> Self {
+        match self {
+            Self::Server { code, .. } => Self::Server { code, message: String::new() },
+            other => other,
+        }
+    }
+}
+
+impl From<mysql_async::Error> for Failure {
+    fn from(error: mysql_async::Error) -> Self {
+        match error {
+            mysql_async::Error::Server(error) => {
+                Self::Server { code: error.code, message: format!(": {}", error.message) }
+            }
+            mysql_async::Error::Io(IoError::Io(source)) => Self::Connection { source },
+            _ => Self::Protocol,
+        }
+    }
+}
+
+async fn ensure_grant(server: &SqlServer, grant: &SqlGrant) -> Result<bool, Failure> {
+    let database = database_name(&grant.database)?;
+    let account = account(&grant.user.username)?;
+    let mut connection = connect(server, &server.administrator).await?;
+    let mut wrote = ensure_database(&mut connection, database).await?;
+    let password = literal(&grant.user.password);
+    let statement = if !has_user(&mut connection, &grant.user.username).await? {
+        Some(format!("CREATE USER IF NOT EXISTS {account} IDENTIFIED BY {password}"))
+    } else if !accepts(server, &grant.user).await? {
+        Some(format!("ALTER USER {account} IDENTIFIED BY {password}"))
+    } else {
+        None
+    };
+    if let Some(statement) = statement {
+        execute(&mut connection, &statement).await.map_err(Failure::without_message)?;
+        wrote = true;
+    }
+    let rights = all_rights(database);
+    let grants: Vec<String> = query(&mut connection, &format!("SHOW GRANTS FOR {account}")).await?;
+    if !grants.iter().any(|grant| grant.starts_with(&format!("{rights} TO "))) {
+        execute(&mut connection, &format!("{rights} TO {account}")).await?;
+        wrote = true;
+    }
+    disconnect(connection).await;
+    Ok(wrote)
+}
+
+/// An existing database stays as it is, since another character set would be another meaning of what is in it.
+async fn ensure_database(connection: &mut Conn, database: &str) -> Result<bool, Failure> {
+    let statement = format!(
+        "SELECT DEFAULT_CHARACTER_SET_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = {}",
+        literal(database)
+    );
+    let found: Vec<String> = query(connection, &statement).await?;
+    if let Some(character_set) = found.first() {
+        if !CHARACTER_SETS.contains(&character_set.as_str()) {
+            tracing::warn!(
+                database,
+                character_set,
+                "an existing database has another character set than utf8mb3"
+            );
+        }
+        return Ok(false);
+    }
+    let statement = format!(
+        "CREATE DATABASE IF NOT EXISTS `{database}` CHARACTER SET utf8mb3 COLLATE utf8mb3_general_ci"
+    );
+    execute(connection, &statement).await?;
+    Ok(true)
+}
+
+async fn remove_database(server: &SqlServer, database: &str) -> Result<(), Failure> {
+    let database = database_name(database)?;
+    let mut connection = connect(server, &server.administrator).await?;
+    execute(&mut connection, &format!("DROP DATABASE IF EXISTS `{database}`")).await?;
+    disconnect(connection).await;
+    Ok(())
+}
+
+async fn remove_user(server: &SqlServer, user: &str) -> Result<(), Failure> {
+    let account = account(user)?;
+    let mut connection = connect(server, &server.administrator).await?;
+    execute(&mut connection, &format!("DROP USER IF EXISTS {account}")).await?;
+    disconnect(connection).await;
+    Ok(())
+}
+
+async fn has_user(connection: &mut Conn, user: &str) -> Result<bool, Failure> {
+    let statement = format!("SELECT User FROM mysql.user WHERE User = {} AND Host = '%'", literal(user));
+    let found: Vec<String> = query(connection, &statement).await?;
+    Ok(!found.is_empty())
+}
+
+/// Whether the user has this password.
+async fn accepts(server: &SqlServer, user: &Login) -> Result<bool, Failure> {
+    match connect(server, user).await {
+        Ok(connection) => {
+            disconnect(connection).await;
+            Ok(true)
+        }
+        Err(Failure::Server { code: ACCESS_DENIED, .. }) => Ok(false),
+        Err(failure) => Err(failure),
+    }
+}
+
+async fn connect(server: &SqlServer, login: &Login) -> Result<Conn, Failure> {
+    let options = OptsBuilder::default()
+        .ip_or_hostname(&server.host)
+        .tcp_port(server.port)
+        .user(Some(&login.username))
+        .pass(Some(&login.password))
+        // A server on this machine would otherwise be asked for its socket, which may be another container's.
+        .prefer_socket(false)
+        .init(vec![SESSION]);
+    Ok(timeout(CONNECT_TIMEOUT, Conn::new(options)).await.context(SlowConnectionSnafu)??)
+}
+
+async fn execute(connection: &mut Conn, statement: &str) -> Result<(), Failure> {
+    let done = connection.query_drop(statement);
+    Ok(timeout(STATEMENT_TIMEOUT, done).await.context(SlowStatementSnafu)??)
+}
+
+async fn query<T: FromRow + Send + 'static>(
+    connection: &mut Conn,
+    statement: &str,
+) -> Result<Vec<T>, Failure> {
+    let rows = connection.query(statement);
+    Ok(timeout(STATEMENT_TIMEOUT, rows).await.context(SlowStatementSnafu)??)
+}
+
+/// What was asked for is done, so a farewell that fails does not matter.
+async fn disconnect(connection: Conn) {
+    if !matches!(timeout(STATEMENT_TIMEOUT, connection.disconnect()).await, Ok(Ok(()))) {
+        tracing::debug!("a connection to a database server was not closed in order");
+    }
+}
+
+/// Names are the only text that goes into a statement without being a literal.
+fn database_name(name: &str) -> Result<&str, Failure> {
+    let is_right = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let has_length = (1..=DATABASE_NAME_LENGTH).contains(&name.len());
+    ensure!(has_length && name.bytes().all(is_right), DatabaseNameSnafu { name });
+    Ok(name)
+}
+
+/// The user from everywhere, as statements name it.
+fn account(user: &str) -> Result<String, Failure> {
+    let is_right = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    let has_length = (1..=USER_NAME_LENGTH).contains(&user.len());
+    ensure!(has_length && user.bytes().all(is_right), UserNameSnafu { name: user });
+    Ok(format!("'{user}'@'%'"))
+}
+
+/// The statement without its end, in the words in which the server lists it. An underscore stands for any letter
+/// there, which would give rights on databases with similar names.
+fn all_rights(database: &str) -> String {
+    format!("GRANT ALL PRIVILEGES ON `{}`.*", database.replace('_', "\\_"))
+}
+
+/// A text as it is written in a statement, which is the only way for what cannot be a parameter.
+fn literal(text: &str) -> String {
+    let mut literal = String::with_capacity(text.len() + 2);
+    literal.push('\'');
+    for character in text.chars() {
+        match character {
+            '\'' => literal.push_str("''"),
+            '\\' => literal.push_str("\\\\"),
+            '\0' => literal.push_str("\\0"),
+            other => literal.push(other),
+        }
+    }
+    literal.push('\'');
+    literal
+}
+
+#[cfg(test)]
+mod tests;

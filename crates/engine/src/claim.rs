@@ -1,0 +1,243 @@
+//! Claims: what an object has on servers of others, ensured over their own protocols and undone on deletion.
+
+use openstack_operator_model::common::Reference;
+use openstack_operator_model::condition::Progress;
+use openstack_operator_model::plan::{Catalog, Database, Messaging, Plan, SecretKey};
+use openstack_operator_model::status::{
+    DatabaseServer, Effect, EffectKind, IdentityServer, MessagingServer, Status,
+};
+
+use crate::engine::Engine;
+use crate::gather::{self, Gathered, is_true};
+use crate::ports::{
+    BusGrant, BusServer, IdentityAccount, IdentityEntries, IdentityLogin, Login, PortResult, SqlGrant,
+    SqlServer,
+};
+
+/// Everything that a plan makes on servers of others.
+pub(crate) fn effects(plan: &Plan) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    let mut add = |what, provider: &Reference, name: &str, retained| {
+        effects.push(Effect { what, provider: provider.clone(), name: name.to_owned(), retained });
+    };
+    for database in &plan.databases {
+        add(EffectKind::Database, &database.provider, &database.database, database.retained);
+        add(EffectKind::DatabaseUser, &database.provider, &database.database, false);
+    }
+    for messaging in &plan.messaging {
+        add(EffectKind::MessagingHost, &messaging.provider, &messaging.virtual_host, false);
+        add(EffectKind::MessagingUser, &messaging.provider, &messaging.virtual_host, false);
+    }
+    if let Some(catalog) = &plan.catalog {
+        for service in &catalog.services {
+            add(EffectKind::CatalogService, &catalog.provider, &service.service_type, false);
+        }
+        for user in &catalog.users {
+            add(EffectKind::IdentityUser, &catalog.provider, &user.name, false);
+        }
+    }
+    effects.sort();
+    effects
+}
+
+/// What came of undoing an effect.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Undone {
+    Yes,
+    /// What it was made on does not serve, so that nothing can be undone there now.
+    Unreachable,
+}
+
+impl Engine {
+    pub(crate) async fn ensure_databases(
+        &self,
+        namespace: &str,
+        databases: &[Database],
+        gathered: &Gathered,
+    ) -> PortResult<Progress> {
+        for database in databases {
+            if gathered.unavailable.contains(&database.provider) {
+                return Ok(not_available(&database.provider));
+            }
+            let (Some(server), Some(user)) = (
+                self.sql_server(namespace, &database.server).await?,
+                self.login(namespace, &database.secret).await?,
+            ) else {
+                return Ok(Progress::waiting(format!("Secret {} is not there yet", database.server.secret)));
+            };
+            let grant = SqlGrant { database: database.database.clone(), user };
+            if self.ports.sql.ensure(&server, &grant).await? {
+                tracing::info!(database = database.database, "brought the database and its user up to date");
+            }
+        }
+        Ok(Progress::Done)
+    }
+
+    pub(crate) async fn ensure_messaging(
+        &self,
+        namespace: &str,
+        messaging: &[Messaging],
+        gathered: &Gathered,
+    ) -> PortResult<Progress> {
+        for claim in messaging {
+            if gathered.unavailable.contains(&claim.provider) {
+                return Ok(not_available(&claim.provider));
+            }
+            let (Some(server), Some(user)) = (
+                self.bus_server(namespace, &claim.server).await?,
+                self.login(namespace, &claim.secret).await?,
+            ) else {
+                return Ok(Progress::waiting(format!("Secret {} is not there yet", claim.server.secret)));
+            };
+            let grant = BusGrant { virtual_host: claim.virtual_host.clone(), user };
+            if self.ports.bus.ensure(&server, &grant).await? {
+                tracing::info!(
+                    virtual_host = claim.virtual_host,
+                    "brought the virtual host and its user up to date"
+                );
+            }
+        }
+        Ok(Progress::Done)
+    }
+
+    pub(crate) async fn ensure_catalog(
+        &self,
+        namespace: &str,
+        catalog: &Catalog,
+        gathered: &Gathered,
+    ) -> PortResult<Progress> {
+        if gathered.unavailable.contains(&catalog.provider) {
+            return Ok(not_available(&catalog.provider));
+        }
+        let Some(login) = self.identity_login(namespace, &catalog.server).await? else {
+            return Ok(Progress::waiting(format!("Secret {} is not there yet", catalog.server.secret)));
+        };
+        let mut entries = IdentityEntries {
+            projects: catalog.projects.clone(),
+            roles: catalog.roles.clone(),
+            services: catalog.services.clone(),
+            users: Vec::new(),
+        };
+        for user in &catalog.users {
+            let Some(password) = self.secret_value(namespace, &user.password).await? else {
+                return Ok(Progress::waiting(format!("Secret {} is not there yet", user.password.secret)));
+            };
+            entries.users.push(IdentityAccount {
+                login: Login { username: user.name.clone(), password },
+                project: user.project.clone(),
+                roles: user.roles.clone(),
+            });
+        }
+        if self.ports.identity.ensure(&login, &entries).await? {
+            tracing::info!("brought the catalog up to date");
+        }
+        Ok(Progress::Done)
+    }
+
+    /// Undoes one effect. A server that is gone, or that goes with everything on it, needs no undoing.
+    pub(crate) async fn undo(&self, namespace: &str, effect: &Effect) -> PortResult<Undone> {
+        if effect.retained {
+            return Ok(Undone::Yes);
+        }
+        let Some(kind) = self.kind(&effect.provider.kind) else { return Ok(Undone::Yes) };
+        let provider = self.ports.cluster.get(kind, namespace, &effect.provider.name).await?;
+        let Some(provider) = provider.filter(|provider| provider.metadata.deletion_timestamp.is_none())
+        else {
+            return Ok(Undone::Yes);
+        };
+        let status = gather::status(&provider.data);
+        if !is_true(&status, "Available") {
+            return Ok(Undone::Unreachable);
+        }
+        let done = match effect.what {
+            EffectKind::Database | EffectKind::DatabaseUser => {
+                self.undo_sql(namespace, effect, &status).await?
+            }
+            EffectKind::MessagingHost | EffectKind::MessagingUser => {
+                self.undo_messaging(namespace, effect, &status).await?
+            }
+            EffectKind::CatalogService | EffectKind::IdentityUser => {
+                self.undo_identity(namespace, effect, &status).await?
+            }
+        };
+        Ok(if done.is_some() { Undone::Yes } else { Undone::Unreachable })
+    }
+
+    async fn undo_sql(&self, namespace: &str, effect: &Effect, status: &Status) -> PortResult<Option<()>> {
+        let Some(server) = &status.provides.database else { return Ok(None) };
+        let Some(server) = self.sql_server(namespace, server).await? else { return Ok(None) };
+        match effect.what {
+            EffectKind::Database => self.ports.sql.drop_database(&server, &effect.name).await?,
+            _ => self.ports.sql.drop_user(&server, &effect.name).await?,
+        }
+        Ok(Some(()))
+    }
+
+    async fn undo_messaging(
+        &self,
+        namespace: &str,
+        effect: &Effect,
+        status: &Status,
+    ) -> PortResult<Option<()>> {
+        let Some(server) = &status.provides.messaging else { return Ok(None) };
+        let Some(server) = self.bus_server(namespace, server).await? else { return Ok(None) };
+        match effect.what {
+            EffectKind::MessagingHost => self.ports.bus.drop_virtual_host(&server, &effect.name).await?,
+            _ => self.ports.bus.drop_user(&server, &effect.name).await?,
+        }
+        Ok(Some(()))
+    }
+
+    async fn undo_identity(
+        &self,
+        namespace: &str,
+        effect: &Effect,
+        status: &Status,
+    ) -> PortResult<Option<()>> {
+        let Some(server) = &status.provides.identity else { return Ok(None) };
+        let Some(login) = self.identity_login(namespace, server).await? else { return Ok(None) };
+        match effect.what {
+            EffectKind::CatalogService => self.ports.identity.drop_service(&login, &effect.name).await?,
+            _ => self.ports.identity.drop_user(&login, &effect.name).await?,
+        }
+        Ok(Some(()))
+    }
+
+    async fn sql_server(&self, namespace: &str, server: &DatabaseServer) -> PortResult<Option<SqlServer>> {
+        let login = self.login(namespace, &server.secret).await?;
+        Ok(login.map(|administrator| SqlServer {
+            host: server.host.clone(),
+            port: server.admin_port,
+            administrator,
+        }))
+    }
+
+    async fn bus_server(&self, namespace: &str, server: &MessagingServer) -> PortResult<Option<BusServer>> {
+        let login = self.login(namespace, &server.secret).await?;
+        let management_url = server.management_url.clone();
+        Ok(login.map(|administrator| BusServer { management_url, administrator }))
+    }
+
+    async fn identity_login(
+        &self,
+        namespace: &str,
+        server: &IdentityServer,
+    ) -> PortResult<Option<IdentityLogin>> {
+        let key = SecretKey::new(&server.secret, &server.secret_key);
+        let password = self.secret_value(namespace, &key).await?;
+        Ok(password.map(|password| IdentityLogin {
+            url: server.internal_url.clone(),
+            administrator: Login { username: server.username.clone(), password },
+        }))
+    }
+
+    async fn login(&self, namespace: &str, secret: &str) -> PortResult<Option<Login>> {
+        let username = self.secret_value(namespace, &SecretKey::new(secret, "username")).await?;
+        let password = self.secret_value(namespace, &SecretKey::new(secret, "password")).await?;
+        Ok(username.zip(password).map(|(username, password)| Login { username, password }))
+    }
+}
+
+fn not_available(provider: &Reference) -> Progress {
+    Progress::waiting(format!("{} {} is not available", provider.kind, provider.name))
+}

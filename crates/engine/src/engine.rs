@@ -1,0 +1,126 @@
+//! What every reconcile works with, and what it may end with.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use kube::core::DynamicObject;
+use openstack_operator_model::condition::Stall;
+use openstack_operator_model::kind::Kind;
+use openstack_operator_model::lower::Instance;
+use openstack_operator_model::service::{AnyService, Invalid, Site};
+
+use crate::apply::AppliedIntents;
+use crate::ports::{PortError, Ports};
+use crate::route::NeedIndex;
+
+/// Kept on every object, so that what was made outside is undone before the object goes.
+pub const FINALIZER: &str = "openstack.k8s.io/cleanup";
+
+/// An object that is reconciled.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    pub kind: Kind,
+    pub namespace: String,
+    pub name: String,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}/{}", self.kind.kind, self.namespace, self.name)
+    }
+}
+
+/// How a reconcile ended, and what that means for the next one.
+#[derive(Debug)]
+pub enum Outcome {
+    /// All is as it should be; look again for drift, or when a key is due.
+    Done { recheck: Option<Duration> },
+    /// Something else must happen first; a watch tells, or the clock.
+    Waiting { after: Option<Duration> },
+    /// A person must change something.
+    Stalled,
+    /// The object does not exist any more.
+    Gone,
+    /// Something went wrong; try again, each time later.
+    Failed { message: String },
+}
+
+impl Outcome {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Done { .. } => "done",
+            Self::Waiting { .. } => "waiting",
+            Self::Stalled => "stalled",
+            Self::Gone => "gone",
+            Self::Failed { .. } => "failed",
+        }
+    }
+}
+
+/// Why a reconcile stopped early.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Port(PortError),
+    Stall(Stall),
+}
+
+impl From<PortError> for Stop {
+    fn from(error: PortError) -> Self {
+        Self::Port(error)
+    }
+}
+
+pub struct Engine {
+    pub services: &'static [&'static dyn AnyService],
+    pub site: Site,
+    pub ports: Ports,
+    /// Who waits for whom.
+    pub needs: NeedIndex,
+    pub(crate) applied: AppliedIntents,
+}
+
+impl Engine {
+    pub fn new(services: &'static [&'static dyn AnyService], site: Site, ports: Ports) -> Self {
+        Self { services, site, ports, needs: NeedIndex::default(), applied: AppliedIntents::default() }
+    }
+
+    pub(crate) fn service(&self, kind: Kind) -> Option<&'static dyn AnyService> {
+        self.services.iter().copied().find(|service| service.kind() == kind)
+    }
+
+    pub(crate) fn kind(&self, name: &str) -> Option<Kind> {
+        self.services.iter().map(|service| service.kind()).find(|kind| kind.kind == name)
+    }
+
+    pub fn kinds(&self) -> Vec<Kind> {
+        self.services.iter().map(|service| service.kind()).collect()
+    }
+}
+
+/// The object as lowering wants to know it.
+pub fn instance(service: &dyn AnyService, object: &DynamicObject) -> Instance {
+    Instance {
+        kind: service.kind(),
+        service: service.name(),
+        name: object.metadata.name.clone().unwrap_or_default(),
+        namespace: object.metadata.namespace.clone().unwrap_or_default(),
+        uid: object.metadata.uid.clone().unwrap_or_default(),
+    }
+}
+
+/// Runs a service's pure code. **Invariant:** a panic in it stops this object alone.
+pub(crate) fn guarded<T>(what: &str, pure: impl FnOnce() -> Result<T, Invalid>) -> Result<T, Stop> {
+    match catch_unwind(AssertUnwindSafe(pure)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(invalid)) => Err(Stop::Stall(Stall::InvalidSpec(invalid.to_string()))),
+        Err(panic) => {
+            let text = panic
+                .downcast_ref::<&str>()
+                .map(|text| (*text).to_owned())
+                .or_else(|| panic.downcast_ref::<String>().cloned())
+                .unwrap_or_default();
+            Err(Stop::Stall(Stall::Bug(format!("{what} panicked: {text}; please report this"))))
+        }
+    }
+}

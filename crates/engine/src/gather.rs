@@ -1,0 +1,96 @@
+//! Gathering: reads what an object needs of others, and says what is missing.
+
+use std::collections::BTreeSet;
+
+use openstack_operator_model::assess;
+use openstack_operator_model::common::Reference;
+use openstack_operator_model::condition::Progress;
+use openstack_operator_model::kind::SECRET;
+use openstack_operator_model::need::{Needs, Resolved};
+use openstack_operator_model::status::Status;
+use serde_json::Value;
+
+use crate::engine::{Engine, Key};
+use crate::ports::PortResult;
+
+/// What was read.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    pub(crate) resolved: Resolved,
+    /// Objects that provide something but do not serve at the moment.
+    pub(crate) unavailable: BTreeSet<Reference>,
+    pub(crate) uses: Vec<Reference>,
+    /// `Done`, or the first thing that is missing.
+    pub(crate) progress: Option<Progress>,
+}
+
+impl Gathered {
+    fn lacks(&mut self, message: String) {
+        self.progress.get_or_insert(Progress::waiting(message));
+    }
+}
+
+impl Engine {
+    pub(crate) async fn gather(&self, key: &Key, needs: &Needs) -> PortResult<Gathered> {
+        self.needs.set(key, needs, &self.kinds());
+        let mut gathered = Gathered::default();
+        for need in &needs.objects {
+            let reference = Reference { kind: need.kind.kind.to_owned(), name: need.name.clone() };
+            let object = self.ports.cluster.get(need.kind, &key.namespace, &need.name).await?;
+            gathered.uses.push(reference.clone());
+            let Some(object) = object else {
+                gathered.lacks(format!("{} {} does not exist ({})", need.kind.kind, need.name, need.field));
+                continue;
+            };
+            let status = status(&object.data);
+            if !is_true(&status, "Available") {
+                gathered.unavailable.insert(reference);
+            }
+            if status.provides.is_empty() {
+                gathered.lacks(format!("{} {} is not available yet", need.kind.kind, need.name));
+            } else {
+                let known = (need.kind.kind.to_owned(), need.name.clone());
+                gathered.resolved.objects.insert(known, status.provides);
+            }
+        }
+        for need in &needs.secrets {
+            let secret = self.ports.cluster.get(SECRET, &key.namespace, &need.name).await?;
+            match secret {
+                None => gathered.lacks(format!("Secret {} does not exist ({})", need.name, need.field)),
+                Some(secret) => {
+                    let has = |name: &String| {
+                        secret.data.pointer("/data").is_some_and(|data| data.get(name).is_some())
+                    };
+                    if let Some(missing) = need.keys.iter().find(|name| !has(name)) {
+                        gathered.lacks(format!("Secret {} has no key {missing} ({})", need.name, need.field));
+                    }
+                }
+            }
+        }
+        for reference in &needs.after {
+            let Some(kind) = self.kind(&reference.kind) else {
+                gathered.lacks(format!("there is no kind {} (spec.dependsOn)", reference.kind));
+                continue;
+            };
+            gathered.uses.push(reference.clone());
+            let object = self.ports.cluster.get(kind, &key.namespace, &reference.name).await?;
+            let ready = object.is_some_and(|object| matches!(assess::ready(&object.data), Some((true, _))));
+            if !ready {
+                gathered
+                    .lacks(format!("{} {} is not Ready (spec.dependsOn)", reference.kind, reference.name));
+            }
+        }
+        gathered.uses.sort();
+        gathered.uses.dedup();
+        Ok(gathered)
+    }
+}
+
+/// An object's status; an empty one where it has none that can be read.
+pub(crate) fn status(data: &Value) -> Status {
+    data.get("status").and_then(|status| serde_json::from_value(status.clone()).ok()).unwrap_or_default()
+}
+
+pub(crate) fn is_true(status: &Status, condition: &str) -> bool {
+    status.conditions.iter().any(|found| found.type_ == condition && found.status == "True")
+}

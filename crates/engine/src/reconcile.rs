@@ -1,0 +1,403 @@
+//! One reconcile: from an object to a cluster that is what the object says, and a status that says how far.
+
+use std::time::Duration;
+
+use kube::core::DynamicObject;
+use openstack_operator_model::assess;
+use openstack_operator_model::common::PAUSE_ANNOTATION;
+use openstack_operator_model::condition::{ConditionType, Findings, Progress, Stall};
+use openstack_operator_model::lower::{self, Instance, Manifests, Observed, PHASES, Phase, task};
+use openstack_operator_model::plan::{Plan, SecretContent, VariableValue};
+use openstack_operator_model::service::AnyService;
+use openstack_operator_model::status::{ServiceRow, Stage, Status};
+use serde_json::{Value, json};
+
+use crate::apply::{Applied, whole};
+use crate::claim;
+use crate::engine::{Engine, FINALIZER, Key, Outcome, Stop, guarded, instance};
+use crate::gather::{self, Gathered};
+use crate::ports::{PortError, PortResult};
+
+/// What one reconcile has found and will say.
+struct Work {
+    findings: Findings,
+    status: Status,
+    /// When something is due by the clock.
+    due: Option<Duration>,
+    /// Something was written to the status that the next step relies on: go on at once.
+    again: bool,
+}
+
+impl Work {
+    fn found(&mut self, condition: ConditionType, progress: Progress) {
+        self.findings.parts.push((condition, progress));
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.findings.unmet().is_some()
+    }
+
+    fn sooner(&mut self, due: Option<Duration>) {
+        self.due = [self.due, due].into_iter().flatten().min();
+    }
+}
+
+impl Engine {
+    /// Brings the world one step closer to what an object says.
+    pub async fn reconcile(&self, key: &Key) -> Outcome {
+        match self.attempt(key).await {
+            Ok(outcome) => outcome,
+            // Somebody else was quicker; the next attempt sees what they did.
+            Err(PortError::Conflict { .. }) => Outcome::Waiting { after: Some(Duration::ZERO) },
+            Err(error) => Outcome::Failed { message: chain(&error) },
+        }
+    }
+
+    async fn attempt(&self, key: &Key) -> PortResult<Outcome> {
+        let Some(service) = self.service(key.kind) else { return Ok(Outcome::Gone) };
+        let Some(object) = self.ports.cluster.get(key.kind, &key.namespace, &key.name).await? else {
+            self.needs.remove(key);
+            return Ok(Outcome::Gone);
+        };
+        let before = gather::status(&object.data);
+        if object.metadata.deletion_timestamp.is_some() {
+            return self.cleanup(key, &object, &before).await;
+        }
+        let mut work =
+            Work { findings: Findings::default(), status: before.clone(), due: None, again: false };
+        let paused = object.metadata.annotations.as_ref().and_then(|all| all.get(PAUSE_ANNOTATION));
+        let stopped = if paused.is_some_and(|value| value == "true") {
+            Err(Stop::Stall(Stall::Paused))
+        } else {
+            self.add_finalizer(key, &object).await?;
+            self.work(key, service, &object, &mut work).await
+        };
+        let failure = match stopped {
+            Ok(()) => None,
+            Err(Stop::Stall(stall)) => {
+                work.findings.stall = Some(stall);
+                None
+            }
+            Err(Stop::Port(error @ PortError::Conflict { .. })) => return Err(error),
+            Err(Stop::Port(error)) => {
+                let message = chain(&error);
+                work.found(ConditionType::InputsReady, Progress::Failed { message: message.clone() });
+                Some(message)
+            }
+        };
+        let outcome = outcome(&work, failure);
+        self.report(key, &object, &before, &work.findings, work.status).await?;
+        Ok(outcome)
+    }
+
+    async fn add_finalizer(&self, key: &Key, object: &DynamicObject) -> PortResult<()> {
+        let mut finalizers = object.metadata.finalizers.clone().unwrap_or_default();
+        if finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
+            return Ok(());
+        }
+        finalizers.push(FINALIZER.to_owned());
+        let metadata =
+            json!({ "finalizers": finalizers, "resourceVersion": object.metadata.resource_version });
+        self.ports.cluster.patch_metadata(key.kind, &key.namespace, &key.name, metadata).await
+    }
+
+    async fn work(
+        &self,
+        key: &Key,
+        service: &'static dyn AnyService,
+        object: &DynamicObject,
+        work: &mut Work,
+    ) -> Result<(), Stop> {
+        let instance = instance(service, object);
+        let needs = guarded("reading needs", || service.needs(object))?;
+        let gathered = self.gather(key, &needs).await?;
+        work.status.uses.clone_from(&gathered.uses);
+        if !(needs.objects.is_empty() && needs.secrets.is_empty() && needs.after.is_empty()) {
+            work.found(ConditionType::InputsReady, gathered.progress.clone().unwrap_or(Progress::Done));
+        }
+        if work.is_stopped() {
+            return Ok(());
+        }
+        let memory = work.status.memory.clone();
+        let plan = guarded("planning", || service.plan(object, &gathered.resolved, &self.site, &memory))?;
+        work.status.endpoint.clone_from(&plan.endpoint);
+        work.findings.remarks =
+            plan.skipped.iter().map(|skip| format!("no {}: {}", skip.name, skip.reason)).collect();
+        if !record_effects(&plan, work) {
+            return Ok(());
+        }
+        let observed = self.claims(&instance, &plan, &gathered, work).await?;
+        let manifests = guarded("lowering", || Ok(lower::lower(&instance, &plan, &observed)))?;
+        self.phases(key, service, object, &plan, &gathered, &manifests, work).await?;
+        if work.is_stopped() {
+            return Ok(());
+        }
+        let wanted = task::wanted_install(&plan.tasks).map(str::to_owned);
+        if work.status.installed != wanted {
+            work.status.installed = wanted;
+            work.again = true;
+        }
+        self.undo_unwanted(&instance, &plan, work).await?;
+        self.prune(&instance, &plan, &manifests).await?;
+        Ok(())
+    }
+
+    /// Secrets, databases and message buses.
+    async fn claims(
+        &self,
+        instance: &Instance,
+        plan: &Plan,
+        gathered: &Gathered,
+        work: &mut Work,
+    ) -> Result<Observed, Stop> {
+        let mut observed = Observed { installed: work.status.installed.clone(), ..Observed::default() };
+        let mut missing = Progress::Done;
+        for secret in &plan.secrets {
+            let ensured = self.ensure_secret(instance, secret).await?;
+            work.sooner(ensured.due);
+            if let SecretContent::KeyRing(ring) = &secret.content {
+                work.found(ConditionType::Keys(ring.condition), ensured.progress);
+            } else {
+                missing = missing.and(ensured.progress);
+            }
+            observed.secrets.insert(secret.name.clone(), ensured.facts);
+        }
+        for name in foreign_secrets(plan) {
+            if let Some(facts) = self.secret_facts(&instance.namespace, &name).await? {
+                observed.secrets.insert(name, facts);
+            }
+        }
+        if !plan.databases.is_empty() {
+            let progress = match &missing {
+                Progress::Done => self.ensure_databases(&instance.namespace, &plan.databases, gathered).await,
+                waiting => Ok(waiting.clone()),
+            };
+            work.found(ConditionType::DatabaseReady, attempted(progress));
+        }
+        if !plan.messaging.is_empty() {
+            let progress = match &missing {
+                Progress::Done => self.ensure_messaging(&instance.namespace, &plan.messaging, gathered).await,
+                waiting => Ok(waiting.clone()),
+            };
+            work.found(ConditionType::MessagingReady, attempted(progress));
+        }
+        if missing != Progress::Done && !work.is_stopped() {
+            work.found(ConditionType::ConfigReady, missing);
+        }
+        Ok(observed)
+    }
+
+    /// Applies phase by phase, and stops at the first that is not done.
+    #[expect(clippy::too_many_arguments, reason = "the whole state of a reconcile meets here, and only here")]
+    async fn phases(
+        &self,
+        key: &Key,
+        service: &'static dyn AnyService,
+        object: &DynamicObject,
+        plan: &Plan,
+        gathered: &Gathered,
+        manifests: &Manifests,
+        work: &mut Work,
+    ) -> Result<(), Stop> {
+        for phase in PHASES {
+            // The catalog comes between the way in and what finishes a rollout.
+            if phase == Phase::Finish
+                && let Some(catalog) = &plan.catalog
+            {
+                let progress = if work.is_stopped() {
+                    Progress::NotReached
+                } else {
+                    attempted(self.ensure_catalog(&key.namespace, catalog, gathered).await)
+                };
+                work.found(ConditionType::Registered, progress);
+            }
+            let Some(list) = manifests.get(&phase) else { continue };
+            let condition = condition_of(phase);
+            if work.is_stopped() {
+                work.found(condition, Progress::NotReached);
+                continue;
+            }
+            let one_by_one = matches!(phase, Phase::Tasks | Phase::Finish);
+            let mut progress = Progress::Done;
+            let mut serves = true;
+            let mut rows = Vec::new();
+            for manifest in list {
+                let now = match self.apply(&key.namespace, manifest).await? {
+                    Applied::NotYet(progress) => progress,
+                    Applied::Live(live) => {
+                        let live = whole(&live);
+                        serves &= assess::serves(manifest.kind, &live);
+                        let now = assess::assess(manifest.kind, &manifest.name, &live);
+                        rows.push(row(plan, &manifest.name, &live, &now));
+                        now
+                    }
+                };
+                progress = progress.and(now);
+                if one_by_one && progress != Progress::Done {
+                    break;
+                }
+            }
+            match phase {
+                Phase::Workloads => {
+                    work.findings.available = Some(serves);
+                    if serves {
+                        work.status.provides = plan.provides.clone();
+                    }
+                }
+                Phase::Children => tell_services(plan, rows, work),
+                Phase::Config | Phase::Tasks | Phase::Exposure | Phase::Finish => {}
+            }
+            if phase == Phase::Workloads && service.directs() {
+                let directed = self.direct(key, service, object, &work.status.memory).await?;
+                if directed.memory != work.status.memory {
+                    work.status.memory = directed.memory;
+                    work.again = true;
+                }
+                work.found(ConditionType::MembersReady, directed.progress);
+            }
+            work.found(condition, progress);
+        }
+        Ok(())
+    }
+
+    /// Undoes effects that were made for an earlier spec.
+    async fn undo_unwanted(&self, instance: &Instance, plan: &Plan, work: &mut Work) -> Result<(), Stop> {
+        let wanted = claim::effects(plan);
+        let (kept, unwanted): (Vec<_>, Vec<_>) =
+            work.status.effects.drain(..).partition(|effect| wanted.contains(effect));
+        work.status.effects = kept;
+        for effect in unwanted {
+            // Of the same thing under another policy only the record changes.
+            let same = wanted.iter().any(|other| {
+                other.what == effect.what && other.provider == effect.provider && other.name == effect.name
+            });
+            if !same {
+                self.undo(&instance.namespace, &effect).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// **Invariant:** an effect is in the status before it is made, so that one that was made is always undone.
+fn record_effects(plan: &Plan, work: &mut Work) -> bool {
+    let missing: Vec<_> =
+        claim::effects(plan).into_iter().filter(|effect| !work.status.effects.contains(effect)).collect();
+    if missing.is_empty() {
+        return true;
+    }
+    work.status.effects.extend(missing);
+    work.status.effects.sort();
+    work.again = true;
+    work.found(ConditionType::ConfigReady, Progress::waiting("not begun"));
+    false
+}
+
+/// Secrets that pods read and others write.
+fn foreign_secrets(plan: &Plan) -> Vec<String> {
+    let containers = plan
+        .workloads
+        .iter()
+        .flat_map(|workload| workload.pod.setup.iter().chain(&workload.pod.containers))
+        .chain(plan.tasks.iter().map(|task| &task.container));
+    let mut names: Vec<String> = containers
+        .flat_map(|container| &container.environment)
+        .filter_map(|variable| match &variable.value {
+            VariableValue::Secret(key) => Some(key.secret.clone()),
+            VariableValue::Text(_) | VariableValue::Field(_) => None,
+        })
+        .filter(|name| !plan.secrets.iter().any(|secret| secret.name == *name))
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn condition_of(phase: Phase) -> ConditionType {
+    match phase {
+        Phase::Config => ConditionType::ConfigReady,
+        Phase::Tasks => ConditionType::TasksComplete,
+        Phase::Workloads => ConditionType::WorkloadsReady,
+        Phase::Exposure => ConditionType::Exposed,
+        Phase::Finish => ConditionType::Finished,
+        Phase::Children => ConditionType::ServicesReady,
+    }
+}
+
+/// A call that failed is a part that failed: the others can still be told.
+fn attempted(result: PortResult<Progress>) -> Progress {
+    result.unwrap_or_else(|error| Progress::Failed { message: chain(&error) })
+}
+
+fn row(plan: &Plan, name: &str, live: &Value, progress: &Progress) -> Option<(Stage, ServiceRow)> {
+    let child = plan.children.iter().find(|child| child.name == name)?;
+    let waiting_for = match progress {
+        Progress::Waiting { message, .. } | Progress::Failed { message } => Some(message.clone()),
+        Progress::Done | Progress::NotReached => None,
+    };
+    let endpoint = live.pointer("/status/endpoint").and_then(Value::as_str).map(str::to_owned);
+    let row = ServiceRow {
+        kind: child.kind.kind.to_owned(),
+        name: name.to_owned(),
+        ready: waiting_for.is_none(),
+        waiting_for,
+        endpoint,
+    };
+    Some((child.stage, row))
+}
+
+fn tell_services(plan: &Plan, rows: Vec<Option<(Stage, ServiceRow)>>, work: &mut Work) {
+    let rows: Vec<(Stage, ServiceRow)> = rows.into_iter().flatten().collect();
+    let unready = rows.iter().filter(|(_, row)| !row.ready).map(|(stage, _)| *stage).min();
+    work.status.phase = Some(unready.unwrap_or(Stage::Ready));
+    work.findings.available = Some(unready.is_none());
+    let skipped = plan.skipped.iter().map(|skip| ServiceRow {
+        kind: skip.kind.kind.to_owned(),
+        name: skip.name.clone(),
+        ready: false,
+        waiting_for: Some(format!("left out: {}", skip.reason)),
+        endpoint: None,
+    });
+    work.status.services = rows.into_iter().map(|(_, row)| row).chain(skipped).collect();
+}
+
+fn outcome(work: &Work, failure: Option<String>) -> Outcome {
+    if let Some(message) = failure {
+        return Outcome::Failed { message };
+    }
+    if work.findings.stall.is_some() {
+        return Outcome::Stalled;
+    }
+    if work.again {
+        return Outcome::Waiting { after: Some(Duration::ZERO) };
+    }
+    let failed = work.findings.parts.iter().find_map(|(_, progress)| match progress {
+        Progress::Failed { message } => Some(message.clone()),
+        _ => None,
+    });
+    if let Some(message) = failed {
+        return Outcome::Failed { message };
+    }
+    match work.findings.unmet() {
+        None => Outcome::Done { recheck: work.due },
+        Some((_, Progress::Waiting { after, .. })) => {
+            Outcome::Waiting { after: [*after, work.due].into_iter().flatten().min() }
+        }
+        Some(_) => Outcome::Waiting { after: work.due },
+    }
+}
+
+/// An error with all its causes in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Some errors repeat their cause.
+        if !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}

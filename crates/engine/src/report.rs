@@ -1,0 +1,66 @@
+//! Reporting: one status write, last, and only where it differs; events on transitions only.
+
+use kube::core::DynamicObject;
+use openstack_operator_model::condition::{self, Findings};
+use openstack_operator_model::status::Status;
+use serde_json::Value;
+
+use crate::engine::{Engine, Key};
+use crate::ports::{Announcement, PortResult};
+
+/// The longest note that an Event may carry.
+const LONGEST_NOTE: usize = 1024;
+
+impl Engine {
+    /// Writes what was found. `status` is what is to be said beside the conditions.
+    pub(crate) async fn report(
+        &self,
+        key: &Key,
+        object: &DynamicObject,
+        before: &Status,
+        findings: &Findings,
+        mut status: Status,
+    ) -> PortResult<()> {
+        let generation = object.metadata.generation.unwrap_or_default();
+        let now = self.ports.environment.now();
+        status.observed_generation = Some(generation);
+        status.conditions = condition::conditions(findings, generation, &before.conditions, now);
+        if status == *before {
+            return Ok(());
+        }
+        let value = serde_json::to_value(&status).unwrap_or(Value::Null);
+        self.ports.cluster.write_status(key.kind, &key.namespace, &key.name, value).await?;
+        if let Some(announcement) = transition(before, &status) {
+            // An Event is a courtesy: without it nothing is lost, and the work must not be repeated for it.
+            if let Err(error) = self.ports.cluster.publish(object, announcement).await {
+                tracing::warn!(error = &error as &dyn std::error::Error, "failed to publish an event");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is worth an Event: becoming Ready, ceasing to be it, and getting stuck.
+fn transition(before: &Status, after: &Status) -> Option<Announcement> {
+    let find = |status: &Status, kind: &str| {
+        status.conditions.iter().find(|condition| condition.type_ == kind).map(|condition| {
+            (condition.status == "True", condition.message.chars().take(LONGEST_NOTE).collect::<String>())
+        })
+    };
+    let stuck = |status: &Status| find(status, "Stalled").filter(|(stalled, _)| *stalled);
+    let ready = |status: &Status| find(status, "Ready").is_some_and(|(ready, _)| ready);
+    if let Some((_, note)) = stuck(after) {
+        let known = stuck(before).is_some_and(|(_, before)| before == note);
+        return (!known).then_some(Announcement { warning: true, reason: "Stalled", note });
+    }
+    match (ready(before), ready(after)) {
+        (false, true) => {
+            Some(Announcement { warning: false, reason: "Ready", note: "everything is in place".to_owned() })
+        }
+        (true, false) => {
+            let note = find(after, "Ready").map(|(_, note)| note).unwrap_or_default();
+            Some(Announcement { warning: false, reason: "Reconciling", note })
+        }
+        _ => None,
+    }
+}

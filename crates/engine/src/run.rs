@@ -1,0 +1,133 @@
+//! The engine at work: one metadata watch per kind, one queue for all, and a bounded number of workers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, TryStreamExt};
+use kube::core::{DynamicObject, PartialObjectMeta};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client};
+use openstack_operator_model::kind::{CHILD_KINDS, Kind, POD, SECRET};
+use openstack_operator_model::lower::{MANAGED_BY_LABEL, MANAGER};
+use tokio::task::JoinSet;
+use tracing::Instrument;
+
+use crate::engine::{Engine, Key, Outcome};
+use crate::index::ChildIndex;
+use crate::metrics::Metrics;
+use crate::queue::Queue;
+use crate::route::Router;
+
+/// How much is done at once. More would only queue up at the API server.
+const WORKERS: usize = 16;
+/// Changes come in bursts; what comes within this time is one.
+const DEBOUNCE: Duration = Duration::from_millis(50);
+
+pub struct Runner {
+    pub engine: Arc<Engine>,
+    pub children: Arc<ChildIndex>,
+    pub metrics: Metrics,
+    /// How often what no watch can see is looked at: catalogs, databases, message buses.
+    pub drift_interval: Duration,
+}
+
+impl Runner {
+    /// Works until dropped.
+    pub async fn run(self, client: Client) {
+        let queue = Arc::new(Queue::<Key>::default());
+        let kinds: Arc<[Kind]> = self.engine.kinds().into();
+        let mut tasks = JoinSet::new();
+        for kind in kinds.iter().chain(CHILD_KINDS).chain(&[POD]).copied() {
+            let router = Router::new(kind, kinds.clone(), self.children.clone());
+            tasks.spawn(watch(
+                client.clone(),
+                kind,
+                kinds.clone(),
+                router,
+                self.engine.clone(),
+                queue.clone(),
+            ));
+        }
+        let runner = Arc::new(self);
+        for _ in 0..WORKERS {
+            tasks.spawn(runner.clone().work(queue.clone()));
+        }
+        // None of them ends by itself.
+        while tasks.join_next().await.is_some() {}
+    }
+
+    async fn work(self: Arc<Self>, queue: Arc<Queue<Key>>) {
+        loop {
+            let key = queue.pop().await;
+            self.metrics.queued(queue.depth());
+            let span = tracing::info_span!(
+                "reconcile",
+                kind = key.kind.kind,
+                namespace = key.namespace,
+                name = key.name
+            );
+            let begun = Instant::now();
+            let outcome = self.engine.reconcile(&key).instrument(span.clone()).await;
+            self.metrics.reconciled(key.kind.kind, outcome.name(), begun.elapsed());
+            span.in_scope(|| self.schedule(&queue, &key, outcome));
+            queue.done(&key);
+        }
+    }
+
+    /// Asks for the next reconcile of an object, if a watch alone may not bring it.
+    fn schedule(&self, queue: &Queue<Key>, key: &Key, outcome: Outcome) {
+        let jitter = self.engine.ports.environment.jitter();
+        // Spread, so that a thousand objects are not looked at in the same second.
+        let drift = self.drift_interval.mul_f64(0.9 + jitter / 5.0);
+        tracing::debug!(?outcome, "reconciled");
+        match outcome {
+            Outcome::Failed { message } => {
+                let pause = queue.push_failed(key.clone(), jitter);
+                tracing::warn!(message, retry_seconds = pause.as_secs(), "failed");
+            }
+            Outcome::Done { recheck } => {
+                queue.succeeded(key);
+                queue.push(key.clone(), recheck.map_or(drift, |recheck| recheck.min(drift)));
+            }
+            Outcome::Waiting { after } => {
+                queue.succeeded(key);
+                // Whatever it waits for is watched; looking again costs little and forgives a lost event.
+                queue.push(key.clone(), after.map_or(drift, |after| after.min(drift)));
+            }
+            Outcome::Stalled => queue.succeeded(key),
+            Outcome::Gone => queue.forget(key),
+        }
+    }
+}
+
+/// Watches one kind for as long as the process lives.
+async fn watch(
+    client: Client,
+    kind: Kind,
+    kinds: Arc<[Kind]>,
+    mut router: Router,
+    engine: Arc<Engine>,
+    queue: Arc<Queue<Key>>,
+) {
+    let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &kind.resource());
+    // Secrets of others are needed too; everything else that matters carries our label.
+    let all = kind == SECRET || kinds.contains(&kind);
+    let labels = format!("{MANAGED_BY_LABEL}={MANAGER}");
+    let config = if all { watcher::Config::default() } else { watcher::Config::default().labels(&labels) };
+    let mut events = watcher(api, config).default_backoff().boxed();
+    loop {
+        match events.try_next().await {
+            Ok(Some(event)) => {
+                for key in router.route(event, &engine.needs) {
+                    queue.push(key, DEBOUNCE);
+                }
+            }
+            // The stream never ends; it recovers from errors by itself, each time later.
+            Ok(None) => return,
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(kind = kind.kind, error, "the watch was interrupted");
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Secrets: generates what is missing, fills in templates, rotates keys. Values stay in this file and in the ports.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, Mac};
+use jiff::Timestamp;
+use kube::core::DynamicObject;
+use openstack_operator_model::condition::Progress;
+use openstack_operator_model::keyring::{self, Decision, RingState};
+use openstack_operator_model::kind::SECRET;
+use openstack_operator_model::lower::{Instance, SecretFacts, manifest};
+use openstack_operator_model::name;
+use openstack_operator_model::plan::{Entry, KeyRing, Piece, SecretContent, SecretKey, SecretPlan};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use crate::apply::Applied;
+use crate::engine::Engine;
+use crate::ports::PortResult;
+
+const ROTATIONS: &str = "openstack.k8s.io/rotations";
+const ROTATED_AT: &str = "openstack.k8s.io/rotated-at";
+const RETIRED: &str = "openstack.k8s.io/retired-keys";
+const REQUEST: &str = "openstack.k8s.io/rotation-request";
+
+type Values = BTreeMap<String, String>;
+
+/// A Secret that is in place.
+pub(crate) struct Ensured {
+    pub(crate) facts: SecretFacts,
+    pub(crate) progress: Progress,
+    /// When it must be looked at again.
+    pub(crate) due: Option<Duration>,
+}
+
+impl Engine {
+    /// Brings a Secret to what the plan says, keeping the values that it has.
+    pub(crate) async fn ensure_secret(&self, instance: &Instance, plan: &SecretPlan) -> PortResult<Ensured> {
+        let live = self.ports.cluster.get(SECRET, &instance.namespace, &plan.name).await?;
+        let known = live.as_ref().map(values).unwrap_or_default();
+        let (wanted, annotations, due) = match &plan.content {
+            SecretContent::Entries(entries) => match self.entries(instance, plan, entries, &known).await? {
+                Ok(values) => (values, Values::new(), None),
+                Err(progress) => return Ok(Ensured { facts: SecretFacts::default(), progress, due: None }),
+            },
+            SecretContent::KeyRing(ring) => self.ring(ring, live.as_ref(), known),
+        };
+        let mut metadata = instance.metadata(&plan.name, None);
+        if plan.retained {
+            metadata.owner_references = None;
+        }
+        let rotations = annotations.get(ROTATIONS).and_then(|count| count.parse().ok()).unwrap_or(0);
+        metadata.annotations = (!annotations.is_empty()).then_some(annotations);
+        let data: Values = wanted.iter().map(|(key, value)| (key.clone(), STANDARD.encode(value))).collect();
+        let fields = [("type", json!("Opaque")), ("data", json!(data))];
+        match self.apply(&instance.namespace, &manifest(SECRET, &plan.name, &metadata, fields)).await? {
+            Applied::Live(live) => {
+                let facts = SecretFacts { revision: revision(&live), rotations };
+                Ok(Ensured { facts, progress: Progress::Done, due })
+            }
+            Applied::NotYet(progress) => Ok(Ensured { facts: SecretFacts::default(), progress, due: None }),
+        }
+    }
+
+    /// What is known of a Secret that others write; none where it is not there.
+    pub(crate) async fn secret_facts(&self, namespace: &str, name: &str) -> PortResult<Option<SecretFacts>> {
+        let secret = self.ports.cluster.get(SECRET, namespace, name).await?;
+        Ok(secret.map(|secret| SecretFacts { revision: revision(&secret), rotations: 0 }))
+    }
+
+    /// One value of a Secret; none where it is not there.
+    pub(crate) async fn secret_value(&self, namespace: &str, key: &SecretKey) -> PortResult<Option<String>> {
+        let secret = self.ports.cluster.get(SECRET, namespace, &key.secret).await?;
+        Ok(secret.and_then(|secret| values(&secret).remove(&key.key)))
+    }
+
+    async fn entries(
+        &self,
+        instance: &Instance,
+        plan: &SecretPlan,
+        entries: &BTreeMap<String, Entry>,
+        known: &Values,
+    ) -> PortResult<Result<Values, Progress>> {
+        let mut wanted = Values::new();
+        for (key, entry) in entries {
+            let value = match entry {
+                Entry::Password { length } => known
+                    .get(key)
+                    .filter(|value| !value.is_empty())
+                    .cloned()
+                    .unwrap_or_else(|| self.ports.environment.password(*length)),
+                Entry::Text(text) => text.clone(),
+                Entry::Template(_) => continue,
+            };
+            wanted.insert(key.clone(), value);
+        }
+        for (key, entry) in entries {
+            let Entry::Template(pieces) = entry else { continue };
+            let mut text = String::new();
+            for piece in pieces {
+                let (source, escaped) = match piece {
+                    Piece::Text(part) => {
+                        text.push_str(part);
+                        continue;
+                    }
+                    Piece::Value(source) => (source, false),
+                    Piece::Escaped(source) => (source, true),
+                };
+                let value = if source.secret == plan.name {
+                    wanted.get(&source.key).cloned()
+                } else {
+                    self.secret_value(&instance.namespace, source).await?
+                };
+                let Some(value) = value else {
+                    let message = format!("Secret {} has no key {}", source.secret, source.key);
+                    return Ok(Err(Progress::waiting(message)));
+                };
+                if escaped {
+                    text.extend(utf8_percent_encode(&value, NON_ALPHANUMERIC));
+                } else {
+                    text.push_str(&value);
+                }
+            }
+            wanted.insert(key.clone(), text);
+        }
+        Ok(Ok(wanted))
+    }
+
+    /// Keys of a ring as they must be now, what is remembered of them, and when to look again.
+    fn ring(
+        &self,
+        ring: &KeyRing,
+        live: Option<&DynamicObject>,
+        mut keys: Values,
+    ) -> (Values, Values, Option<Duration>) {
+        let now = self.ports.environment.now();
+        let Some((state, mut rotations)) = live.and_then(|live| ring_state(live, &keys)) else {
+            let keys = ["0", "1"].map(|number| (number.to_owned(), self.ports.environment.fernet_key()));
+            let state = RingState {
+                keys: vec![0, 1],
+                retired: BTreeMap::new(),
+                rotated_at: now,
+                request: ring.request.clone(),
+            };
+            let due = due(ring, &state, now);
+            return (keys.into(), remembered(&state, 0), Some(due));
+        };
+        let Decision::Rotate(rotation) = keyring::decide(ring, &state, now) else {
+            let due = due(ring, &state, now);
+            return (keys, remembered(&state, rotations), Some(due));
+        };
+        if let Some(staged) = keys.remove("0") {
+            keys.insert(rotation.primary.to_string(), staged);
+        }
+        keys.insert("0".to_owned(), self.ports.environment.fernet_key());
+        keys.retain(|number, _| !rotation.dropped.iter().any(|dropped| dropped.to_string() == *number));
+        rotations += 1;
+        let state = RingState {
+            keys: Vec::new(),
+            retired: rotation.retired,
+            rotated_at: now,
+            request: ring.request.clone().or(state.request),
+        };
+        tracing::info!(condition = ring.condition, rotations, "rotated keys");
+        let due = due(ring, &state, now);
+        (keys, remembered(&state, rotations), Some(due))
+    }
+}
+
+fn due(ring: &KeyRing, state: &RingState, now: Timestamp) -> Duration {
+    match keyring::decide(ring, state, now) {
+        Decision::Wait(until) => now.duration_until(until).unsigned_abs(),
+        Decision::Rotate(_) => Duration::ZERO,
+    }
+}
+
+fn remembered(state: &RingState, rotations: u32) -> Values {
+    let mut annotations = Values::from([
+        (ROTATIONS.to_owned(), rotations.to_string()),
+        (ROTATED_AT.to_owned(), state.rotated_at.to_string()),
+        (RETIRED.to_owned(), json!(state.retired).to_string()),
+    ]);
+    annotations.extend(state.request.clone().map(|request| (REQUEST.to_owned(), request)));
+    annotations
+}
+
+/// What a ring's Secret says of itself; none where it cannot be one, and must be made anew.
+fn ring_state(live: &DynamicObject, keys: &Values) -> Option<(RingState, u32)> {
+    let annotations = live.metadata.annotations.as_ref()?;
+    let numbers: Vec<u32> = keys.keys().filter_map(|number| number.parse().ok()).collect();
+    if !numbers.contains(&0) || numbers.len() < 2 || numbers.len() != keys.len() {
+        return None;
+    }
+    let state = RingState {
+        keys: numbers,
+        retired: serde_json::from_str(annotations.get(RETIRED)?).ok()?,
+        rotated_at: annotations.get(ROTATED_AT)?.parse().ok()?,
+        request: annotations.get(REQUEST).cloned(),
+    };
+    Some((state, annotations.get(ROTATIONS)?.parse().ok()?))
+}
+
+/// The values of a Secret.
+fn values(secret: &DynamicObject) -> Values {
+    let data = secret.data.get("data").and_then(Value::as_object);
+    data.into_iter()
+        .flatten()
+        .filter_map(|(key, value)| {
+            let bytes = STANDARD.decode(value.as_str()?).ok()?;
+            Some((key.clone(), String::from_utf8(bytes).ok()?))
+        })
+        .collect()
+}
+
+/// Stands for the values of a Secret. It is keyed by the Secret's uid, which only those who may read the Secret know,
+/// so that it does not help to guess a weak password.
+fn revision(secret: &DynamicObject) -> String {
+    let uid = secret.metadata.uid.as_deref().unwrap_or_default();
+    let data = secret.data.get("data").map(ToString::to_string).unwrap_or_default();
+    match Hmac::<Sha256>::new_from_slice(uid.as_bytes()) {
+        Ok(mac) => name::hash(mac.chain_update(data).finalize().into_bytes()),
+        // Keys of any length are accepted.
+        Err(_) => String::new(),
+    }
+}

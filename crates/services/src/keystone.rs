@@ -1,0 +1,489 @@
+//! Keystone: identity, tokens and the catalog of all other services.
+
+use std::collections::BTreeMap;
+
+use kube::CustomResource;
+use openstack_operator_model::common::{
+    CacheSettings, Common, DatabaseSettings, DeletionPolicy, Exposure, MessagingSettings, Origin, Resources,
+    SecretKeyReference,
+};
+use openstack_operator_model::image::ImageNames;
+use openstack_operator_model::keyring;
+use openstack_operator_model::kind::Kind;
+use openstack_operator_model::name;
+use openstack_operator_model::need::Needs;
+use openstack_operator_model::oslo::Document;
+use openstack_operator_model::plan::{
+    Catalog, CatalogEndpoint, CatalogService, Change, Check, Container, Controller, Entry, Interface,
+    KeyRing, Mount, NetworkService, Plan, Pod, Port, Probes, SecretContent, SecretPlan, Task, TaskStage,
+    Variable, Workload,
+};
+use openstack_operator_model::service::{self, Context, Invalid};
+use openstack_operator_model::status::{IdentityServer, Provides, Status};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::shared;
+
+pub const KIND: Kind = Kind::own("Keystone", "keystones");
+const API: Port = Port { name: "api", number: 5000 };
+const USER: i64 = 42425;
+const CONFIGURATION: &str = "keystone.conf";
+/// A person changes its value to have all keys rotated now.
+pub const ROTATE_ANNOTATION: &str = "openstack.k8s.io/rotate-keys";
+
+/// Identity service.
+#[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "openstack.k8s.io",
+    version = "v1alpha1",
+    kind = "Keystone",
+    plural = "keystones",
+    namespaced,
+    status = "Status",
+    shortname = "ks",
+    category = "openstack",
+    printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint"),
+    validation = Rule::new("has(self.spec.database) && has(self.spec.database.clusterRef) != has(self.spec.database.host)")
+        .message("spec.database needs either a clusterRef or a host"),
+    validation = Rule::new("!has(self.spec.gatewayRef) || has(self.spec.publicHostname)")
+        .message("spec.gatewayRef needs spec.publicHostname, the name under which the API is reached"),
+    validation = Rule::new("!has(self.spec.notifications) || !self.spec.notifications.enabled || has(self.spec.messaging) && has(self.spec.messaging.clusterRef)")
+        .message("spec.notifications needs spec.messaging.clusterRef, the RabbitMQ that carries them")
+)]
+pub struct KeystoneSpec {
+    #[serde(flatten)]
+    pub origin: Origin,
+    #[serde(flatten)]
+    pub template: KeystoneTemplate,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KeystoneTemplate {
+    /// How many pods serve the API.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 32))]
+    pub replicas: i32,
+    #[serde(flatten)]
+    pub exposure: Exposure,
+    #[serde(default)]
+    pub database: DatabaseSettings,
+    #[serde(default)]
+    pub cache: CacheSettings,
+    #[serde(default)]
+    pub messaging: MessagingSettings,
+    #[serde(default)]
+    pub notifications: Notifications,
+    /// Keys that sign tokens.
+    #[serde(default)]
+    pub fernet: KeyRotation,
+    /// Keys that encrypt stored credentials.
+    #[serde(default)]
+    pub credential_keys: KeyRotation,
+    #[serde(default)]
+    pub federation: Federation,
+    #[serde(default)]
+    pub bootstrap: Bootstrap,
+    #[serde(flatten)]
+    pub common: Common,
+}
+
+fn one() -> i32 {
+    1
+}
+
+/// Events for other services.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Notifications {
+    /// Whether events are sent over the message bus.
+    #[serde(default)]
+    pub enabled: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyRotation {
+    /// When keys are rotated, as a cron expression in UTC.
+    #[serde(default = "weekly")]
+    #[schemars(length(min = 9, max = 100), regex(pattern = r"^\S+(\s+\S+){4}$"))]
+    pub rotation_schedule: String,
+    /// How many keys are kept. A key whose tokens are still valid is kept in any case.
+    #[serde(default = "three")]
+    #[schemars(range(min = 3, max = 100))]
+    pub max_active_keys: u32,
+}
+
+impl Default for KeyRotation {
+    fn default() -> Self {
+        Self { rotation_schedule: weekly(), max_active_keys: three() }
+    }
+}
+
+fn weekly() -> String {
+    "0 0 * * 0".to_owned()
+}
+
+fn three() -> u32 {
+    3
+}
+
+/// Single sign-on: what Keystone itself must be told. The front that speaks OpenID Connect is not part of it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Federation {
+    #[serde(default)]
+    pub enabled: bool,
+    /// Addresses of dashboards that may receive tokens.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(min = 1, max = 512)))]
+    pub trusted_dashboards: Vec<String>,
+    /// Variable in which the front passes the issuer.
+    #[serde(default = "issuer")]
+    #[schemars(length(min = 1, max = 128))]
+    pub remote_id_attribute: String,
+}
+
+fn issuer() -> String {
+    "HTTP_OIDC_ISS".to_owned()
+}
+
+/// The first administrator.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Bootstrap {
+    #[serde(default = "admin")]
+    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
+    pub admin_user: String,
+    /// Secret with the administrator's password. Generated where none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin_password_secret_ref: Option<SecretKeyReference>,
+    #[serde(default = "region")]
+    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
+    pub region: String,
+}
+
+impl Default for Bootstrap {
+    fn default() -> Self {
+        Self { admin_user: admin(), admin_password_secret_ref: None, region: region() }
+    }
+}
+
+fn admin() -> String {
+    "admin".to_owned()
+}
+
+fn region() -> String {
+    "RegionOne".to_owned()
+}
+
+pub struct Service;
+
+impl service::Service for Service {
+    type Object = Keystone;
+    const KIND: Kind = KIND;
+    const NAME: &'static str = "keystone";
+
+    fn needs(object: &Keystone) -> Needs {
+        let template = &object.spec.template;
+        let mut needs = Needs::default().after(&template.common.depends_on);
+        needs = shared::database_needs(needs, &template.database);
+        needs = shared::cache_needs(needs, &template.cache);
+        if template.notifications.enabled {
+            needs = shared::messaging_needs(needs, &template.messaging);
+        }
+        let admin = template.bootstrap.admin_password_secret_ref.as_ref();
+        needs.secret(
+            "spec.bootstrap.adminPasswordSecretRef",
+            admin.map(|reference| reference.name.as_str()),
+            &admin.map(|reference| reference.key.as_str()).into_iter().collect::<Vec<_>>(),
+        )
+    }
+
+    fn plan(context: &Context<'_, Keystone>) -> Result<Plan, Invalid> {
+        let KeystoneSpec { origin, template } = &context.object.spec;
+        let internal = format!("http://{}:{}", shared::service_host(context, context.name), API.number);
+        let public = shared::public_url(&template.exposure).unwrap_or_else(|| internal.clone());
+        let identity = identity(context, &internal, &public);
+        let mut plan = Plan {
+            endpoint: Some(public.clone()),
+            routes: shared::routes(&template.exposure, API.number)?,
+            pull_secrets: origin.images.pull_secrets.clone(),
+            ..Plan::default()
+        };
+        if template.bootstrap.admin_password_secret_ref.is_none() {
+            let password = BTreeMap::from([(identity.secret_key.clone(), Entry::Password { length: 32 })]);
+            let content = SecretContent::Entries(password);
+            plan.secrets.push(SecretPlan { name: identity.secret.clone(), content, retained: false });
+        }
+        let mut environment = vec![shared::database(context, &mut plan, &template.database, "keystone")?];
+        if template.notifications.enabled {
+            environment.push(shared::messaging(context, &mut plan, &template.messaging, "keystone")?);
+        }
+        plan.secrets.extend(key_rings(context)?);
+        plan.files = files(context, &public)?;
+        plan.tasks = tasks(context, &environment, &identity);
+        plan.workloads = vec![workload(context, environment)];
+        plan.catalog = Some(catalog(context, &identity));
+        plan.provides = Provides { identity: Some(identity), ..Provides::default() };
+        Ok(plan)
+    }
+}
+
+fn identity(context: &Context<'_, Keystone>, internal: &str, public: &str) -> IdentityServer {
+    let bootstrap = &context.object.spec.template.bootstrap;
+    let (secret, secret_key) = match &bootstrap.admin_password_secret_ref {
+        Some(given) => (given.name.clone(), given.key.clone()),
+        None => (name::part(context.name, "admin"), "password".to_owned()),
+    };
+    IdentityServer {
+        internal_url: format!("{internal}/v3"),
+        public_url: format!("{public}/v3"),
+        region: bootstrap.region.clone(),
+        username: bootstrap.admin_user.clone(),
+        secret,
+        secret_key,
+    }
+}
+
+fn fernet_secret(context: &Context<'_, Keystone>) -> String {
+    name::part(context.name, "fernet")
+}
+
+fn credential_secret(context: &Context<'_, Keystone>) -> String {
+    name::part(context.name, "credential")
+}
+
+fn key_rings(context: &Context<'_, Keystone>) -> Result<[SecretPlan; 2], Invalid> {
+    let template = &context.object.spec.template;
+    let request =
+        context.object.metadata.annotations.as_ref().and_then(|all| all.get(ROTATE_ANNOTATION)).cloned();
+    let ring = |rotation: &KeyRotation, field: &str, condition, lifetime_seconds| {
+        keyring::check_schedule(&rotation.rotation_schedule)
+            .map_err(|reason| Invalid::new(format!("spec.{field}.rotationSchedule"), reason))?;
+        Ok(SecretContent::KeyRing(KeyRing {
+            condition,
+            max_active_keys: rotation.max_active_keys,
+            lifetime_seconds,
+            schedule: rotation.rotation_schedule.clone(),
+            request: request.clone(),
+        }))
+    };
+    let tokens =
+        token_option(context, "expiration", 3600)? + token_option(context, "allow_expired_window", 172_800)?;
+    Ok([
+        SecretPlan {
+            name: fernet_secret(context),
+            content: ring(&template.fernet, "fernet", "FernetKeysReady", tokens)?,
+            retained: false,
+        },
+        SecretPlan {
+            name: credential_secret(context),
+            // Stored credentials are encrypted anew within minutes of a rotation.
+            content: ring(&template.credential_keys, "credentialKeys", "CredentialKeysReady", 86400)?,
+            // Credentials in a database that stays can be read with these keys only.
+            retained: template.database.deletion_policy == DeletionPolicy::Retain,
+        },
+    ])
+}
+
+/// A number of seconds of section `token`, which decides how long keys must be kept.
+fn token_option(context: &Context<'_, Keystone>, option: &str, default: i64) -> Result<i64, Invalid> {
+    let extra = &context.object.spec.template.common.extra_config;
+    let given =
+        extra.get(CONFIGURATION).and_then(|file| file.get("token")).and_then(|token| token.get(option));
+    given.map_or(Ok(default), |value| {
+        value.parse().map_err(|_| {
+            let path = format!("spec.extraConfig.{CONFIGURATION:?}.token.{option}");
+            Invalid::new(path, format!("{value:?} is not a number of seconds"))
+        })
+    })
+}
+
+fn files(context: &Context<'_, Keystone>, public: &str) -> Result<BTreeMap<String, String>, Invalid> {
+    let template = &context.object.spec.template;
+    let servers = shared::cache_servers(context, &template.cache)?;
+    let mut document = Document::new()
+        .set("DEFAULT", "use_stderr", true)
+        .set("DEFAULT", "public_endpoint", public)
+        .set("database", "max_retries", -1)
+        .set("database", "connection_recycle_time", 280)
+        .set("database", "max_overflow", 10)
+        .set("token", "provider", "fernet")
+        .set("fernet_tokens", "max_active_keys", template.fernet.max_active_keys)
+        .set("oslo_middleware", "enable_proxy_headers_parsing", true);
+    if !servers.is_empty() {
+        let backend = template.cache.backend.as_deref().unwrap_or("dogpile.cache.pymemcache");
+        document = document
+            .set("cache", "enabled", true)
+            .set("cache", "backend", backend)
+            .set("cache", "memcache_servers", servers.join(","))
+            .set("cache", "memcache_socket_timeout", 1)
+            .set("cache", "memcache_dead_retry", 60);
+    }
+    if template.notifications.enabled {
+        // A bus that is down must not keep users from getting a token.
+        document = shared::messaging_options(document, "keystone-api")
+            .set("oslo_messaging_notifications", "driver", "messagingv2")
+            .set("oslo_messaging_notifications", "retry", 1);
+    }
+    if template.federation.enabled {
+        let federation = &template.federation;
+        document = document
+            .set("auth", "methods", "password,token,application_credential,openid,mapped")
+            .set("openid", "remote_id_attribute", &federation.remote_id_attribute);
+        if !federation.trusted_dashboards.is_empty() {
+            let dashboards = BTreeMap::from([(
+                "federation".to_owned(),
+                BTreeMap::from([("trusted_dashboard".to_owned(), federation.trusted_dashboards.join("\n"))]),
+            )]);
+            document = document.merge(Some(&dashboards));
+        }
+    }
+    let mut files = BTreeMap::new();
+    if !template.exposure.policy.is_empty() {
+        document = document.set("oslo_policy", "policy_file", "policy.yaml");
+        let rules = template.exposure.policy.iter().map(|(rule, check)| format!("{rule:?}: {check:?}\n"));
+        files.insert("policy.yaml".to_owned(), rules.collect());
+    }
+    let document = document.merge(template.common.extra_config.get(CONFIGURATION));
+    files.insert(CONFIGURATION.to_owned(), document.render());
+    files.insert(
+        "uwsgi.ini".to_owned(),
+        shared::uwsgi("keystone.wsgi.api:application", API.number, &template.common),
+    );
+    Ok(files)
+}
+
+fn resources(context: &Context<'_, Keystone>) -> Resources {
+    shared::resources(&context.object.spec.template.common.resources, ("100m", "256Mi"), "1Gi")
+}
+
+/// What every container of Keystone has in common.
+fn container(
+    context: &Context<'_, Keystone>,
+    name: &'static str,
+    command: Vec<String>,
+    environment: Vec<Variable>,
+) -> Container {
+    let KeystoneSpec { origin, template } = &context.object.spec;
+    let keys =
+        |secret: String, path: &str| Mount::Secret { secret, path: path.to_owned(), change: Change::Refresh };
+    let mut mounts = vec![
+        shared::file(CONFIGURATION, "/etc/keystone/keystone.conf"),
+        keys(fernet_secret(context), "/etc/keystone/fernet-keys"),
+        keys(credential_secret(context), "/etc/keystone/credential-keys"),
+        shared::scratch("tmp", "/tmp"),
+    ];
+    if !template.exposure.policy.is_empty() {
+        mounts.push(shared::file("policy.yaml", "/etc/keystone/policy.yaml"));
+    }
+    Container {
+        name,
+        image: shared::image(context, ImageNames::same("keystone"), &template.common, origin),
+        command,
+        environment,
+        mounts,
+        resources: resources(context),
+        ..Container::default()
+    }
+}
+
+fn tasks(context: &Context<'_, Keystone>, environment: &[Variable], identity: &IdentityServer) -> Vec<Task> {
+    let task = |name: &'static str, stage: TaskStage, words: &[&str]| {
+        let command = [&["keystone-manage"], words].concat().into_iter().map(str::to_owned).collect();
+        let container = container(context, "keystone-manage", command, environment.to_vec());
+        Task { name, stage, user: USER, container, repeat_on: Vec::new() }
+    };
+    let public = identity.public_url.as_str();
+    let internal = identity.internal_url.as_str();
+    let mut bootstrap = task(
+        "bootstrap",
+        TaskStage::Bootstrap,
+        &[
+            "bootstrap",
+            "--bootstrap-username",
+            &identity.username,
+            "--bootstrap-project-name",
+            "admin",
+            "--bootstrap-role-name",
+            "admin",
+            "--bootstrap-service-name",
+            "keystone",
+            "--bootstrap-region-id",
+            &identity.region,
+            "--bootstrap-public-url",
+            public,
+            "--bootstrap-internal-url",
+            internal,
+            "--bootstrap-admin-url",
+            internal,
+        ],
+    );
+    let password = Variable::secret("OS_BOOTSTRAP_PASSWORD", &identity.secret, &identity.secret_key);
+    bootstrap.container.environment.push(password);
+    // A new password must be told to Keystone, which only this command can do without the old one.
+    bootstrap.repeat_on.push(identity.secret.clone());
+    let rotated = TaskStage::Rotate { ring: credential_secret(context) };
+    vec![
+        task("db-sync", TaskStage::Install, &["db_sync"]),
+        task("db-expand", TaskStage::Expand, &["db_sync", "--expand"]),
+        task("db-migrate", TaskStage::Migrate, &["db_sync", "--migrate"]),
+        bootstrap,
+        task("db-contract", TaskStage::Contract, &["db_sync", "--contract"]),
+        task("credential-migrate", rotated, &["credential_migrate"]),
+    ]
+}
+
+fn workload(context: &Context<'_, Keystone>, environment: Vec<Variable>) -> Workload {
+    let template = &context.object.spec.template;
+    let command = shared::command(["uwsgi", "--ini", "/etc/keystone/uwsgi.ini"]);
+    let mut api = container(context, "api", command, environment);
+    api.mounts.push(shared::file("uwsgi.ini", "/etc/keystone/uwsgi.ini"));
+    api.ports = vec![API];
+    let healthy = || Check::Http { path: "/healthcheck", port: API.number };
+    api.probes = Probes {
+        startup: Some(shared::probe(healthy(), 2, 5, 150)),
+        readiness: Some(shared::probe(healthy(), 10, 10, 3)),
+        // One process may be busy for long while the database is slow: only a dead one is killed.
+        liveness: Some(shared::probe(Check::Connect { port: API.number }, 20, 10, 6)),
+    };
+    // Time for clients to learn that this pod goes.
+    api.before_stop = Some(shared::command(["sleep", "5"]));
+    Workload {
+        component: "api",
+        suffix: None,
+        controller: Controller::Deployment,
+        replicas: template.replicas,
+        pod: Pod {
+            user: USER,
+            setup: Vec::new(),
+            containers: vec![api],
+            grace_seconds: 75,
+            scheduling: template.common.scheduling.clone(),
+        },
+        services: vec![NetworkService { suffix: None, ports: vec![API], headless: false, pod: None }],
+    }
+}
+
+fn catalog(context: &Context<'_, Keystone>, identity: &IdentityServer) -> Catalog {
+    let endpoint = |interface, url: &String| CatalogEndpoint { interface, url: url.clone() };
+    Catalog {
+        provider: shared::reference(KIND, context.name),
+        server: identity.clone(),
+        projects: vec!["service".to_owned()],
+        roles: ["admin", "manager", "member", "reader", "service"].map(str::to_owned).to_vec(),
+        services: vec![CatalogService {
+            service_type: "identity".to_owned(),
+            name: "keystone".to_owned(),
+            description: "OpenStack Identity".to_owned(),
+            region: identity.region.clone(),
+            endpoints: vec![
+                endpoint(Interface::Public, &identity.public_url),
+                endpoint(Interface::Internal, &identity.internal_url),
+                endpoint(Interface::Admin, &identity.internal_url),
+            ],
+        }],
+        users: Vec::new(),
+    }
+}

@@ -1,0 +1,287 @@
+//! MariaDB: a Galera group from the first member on, so that more members only have to join.
+
+use std::collections::BTreeMap;
+
+use kube::CustomResource;
+use openstack_operator_model::common::{Common, DeletionPolicy, Origin, Resources, Storage};
+use openstack_operator_model::image::ImageNames;
+use openstack_operator_model::kind::Kind;
+use openstack_operator_model::name;
+use openstack_operator_model::need::Needs;
+use openstack_operator_model::oslo::Document;
+use openstack_operator_model::plan::{
+    Check, Claim, Container, Controller, Entry, Mount, NetworkService, Plan, Pod, Port, Probes,
+    SecretContent, SecretPlan, Variable, Workload,
+};
+use openstack_operator_model::quantity;
+use openstack_operator_model::service::{self, Context, Direction, Invalid, Member};
+use openstack_operator_model::status::{DatabaseServer, Provides, Status};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::shared;
+
+mod galera;
+
+pub const KIND: Kind = Kind::own("MariaDB", "mariadbs");
+const SQL: Port = Port { name: "sql", number: 3306 };
+/// Stays open for the operator when clients have used up all connections.
+const ADMIN: Port = Port { name: "admin", number: 3307 };
+const GROUP: Port = Port { name: "group", number: 4567 };
+const INCREMENTAL: Port = Port { name: "incremental", number: 4568 };
+const TRANSFER: Port = Port { name: "transfer", number: 4444 };
+const USER: i64 = 42434;
+const DATA: &str = "/var/lib/mysql";
+
+/// A MariaDB server, or a Galera group of them.
+#[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "openstack.k8s.io",
+    version = "v1alpha1",
+    kind = "MariaDB",
+    plural = "mariadbs",
+    namespaced,
+    status = "Status",
+    shortname = "maria",
+    category = "openstack"
+)]
+pub struct MariaDBSpec {
+    #[serde(flatten)]
+    pub origin: Origin,
+    #[serde(flatten)]
+    pub template: MariaDBTemplate,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MariaDBTemplate {
+    /// How many members; an odd number, so that a majority can be told.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 7), extend("x-kubernetes-validations" = [
+        { "rule": "self % 2 == 1", "message": "replicas must be odd: 1, 3, 5 or 7" },
+        { "rule": "self >= oldSelf", "message": "a MariaDB group cannot be made smaller yet" },
+    ]))]
+    pub replicas: i32,
+    /// How many clients may be connected at once.
+    #[serde(default = "connections")]
+    #[schemars(range(min = 64, max = 100_000))]
+    pub max_connections: u32,
+    #[serde(flatten)]
+    pub storage: Storage,
+    #[serde(flatten)]
+    pub common: Common,
+}
+
+fn one() -> i32 {
+    1
+}
+
+fn connections() -> u32 {
+    1024
+}
+
+pub struct Service;
+
+impl service::Service for Service {
+    type Object = MariaDB;
+    const KIND: Kind = KIND;
+    const NAME: &'static str = "mariadb";
+    const DIRECTS: bool = true;
+
+    fn needs(object: &MariaDB) -> Needs {
+        Needs::default().after(&object.spec.template.common.depends_on)
+    }
+
+    fn plan(context: &Context<'_, MariaDB>) -> Result<Plan, Invalid> {
+        let MariaDBSpec { origin, template } = &context.object.spec;
+        let secret = name::part(context.name, "root");
+        let credentials = BTreeMap::from([
+            ("username".to_owned(), Entry::Text("root".to_owned())),
+            ("password".to_owned(), Entry::Password { length: 32 }),
+        ]);
+        let members = shared::member_hosts(context, &name::part(context.name, "members"), template.replicas);
+        let mode = if template.replicas == 1 { "single" } else { "cluster" };
+        let scripts = [
+            ("report.sh", include_str!("mariadb/report.sh")),
+            ("prepare.sh", include_str!("mariadb/prepare.sh")),
+            ("start.sh", include_str!("mariadb/start.sh")),
+            ("check.sh", include_str!("mariadb/check.sh")),
+        ];
+        let mut files: BTreeMap<_, _> =
+            scripts.into_iter().map(|(file, text)| (file.to_owned(), text.to_owned())).collect();
+        files.insert("mariadb.cnf".to_owned(), configuration(context)?);
+        Ok(Plan {
+            secrets: vec![SecretPlan {
+                name: secret.clone(),
+                content: SecretContent::Entries(credentials),
+                retained: false,
+            }],
+            files,
+            live_files: BTreeMap::from([
+                ("members".to_owned(), members.join(" ") + "\n"),
+                ("mode".to_owned(), mode.to_owned()),
+            ]),
+            workloads: vec![workload(context, &secret)],
+            provides: Provides {
+                database: Some(DatabaseServer {
+                    host: shared::service_host(context, context.name),
+                    port: SQL.number,
+                    admin_port: ADMIN.number,
+                    secret,
+                }),
+                ..Provides::default()
+            },
+            pull_secrets: origin.images.pull_secrets.clone(),
+            ..Plan::default()
+        })
+    }
+
+    fn direct(object: &MariaDB, members: &[Member], memory: &BTreeMap<String, String>) -> Direction {
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        galera::direct(name, object.spec.template.replicas, members, memory)
+    }
+}
+
+fn resources(context: &Context<'_, MariaDB>) -> Resources {
+    shared::resources(&context.object.spec.template.common.resources, ("200m", "512Mi"), "1Gi")
+}
+
+fn configuration(context: &Context<'_, MariaDB>) -> Result<String, Invalid> {
+    let template = &context.object.spec.template;
+    let limit = resources(context).limits.memory.unwrap_or_default();
+    let buffer_pool = quantity::bytes(&limit, "spec.resources.limits.memory")? / 2;
+    let provider_options = [
+        "gcache.size=128M",
+        "gcache.recover=yes",
+        "gcs.fc_limit=64",
+        "gcs.fc_single_primary=yes",
+        "pc.recovery=no",
+        "pc.wait_prim_timeout=PT30S",
+        "gmcast.listen_addr=tcp://0.0.0.0:4567",
+    ];
+    let document = Document::new()
+        .section_of("client", [("socket", "/run/mysqld/mysqld.sock"), ("user", "mysql")])
+        .section_of(
+            "mysqld",
+            [
+                ("datadir", DATA),
+                ("socket", "/run/mysqld/mysqld.sock"),
+                ("pid_file", "/run/mysqld/mysqld.pid"),
+                ("tmpdir", "/tmp"),
+                ("bind_address", "*"),
+                ("skip_name_resolve", "ON"),
+                ("extra_port", "3307"),
+                ("extra_max_connections", "10"),
+                ("default_storage_engine", "InnoDB"),
+                ("innodb_autoinc_lock_mode", "2"),
+                ("innodb_flush_log_at_trx_commit", "1"),
+                ("innodb_log_file_size", "256M"),
+                ("binlog_format", "ROW"),
+                ("character_set_server", "utf8mb3"),
+                ("collation_server", "utf8mb3_general_ci"),
+                // From 11.5 a table with a character set and no collation would get another one.
+                ("loose_character_set_collations", ""),
+                // From 11.6 on by default, and then an error that OpenStack does not retry.
+                ("loose_innodb_snapshot_isolation", "OFF"),
+                ("max_allowed_packet", "64M"),
+                ("wait_timeout", "28800"),
+                ("wsrep_on", "ON"),
+                ("wsrep_provider", "/usr/lib/galera/libgalera_smm.so"),
+                ("wsrep_slave_threads", "4"),
+                ("wsrep_retry_autocommit", "3"),
+                ("wsrep_sst_method", "mariabackup"),
+                ("wsrep_sst_auth", "mysql:"),
+            ],
+        )
+        .set("mysqld", "wsrep_provider_options", provider_options.join("; "))
+        .set("mysqld", "wsrep_cluster_name", format!("{}-{}", context.namespace, context.name))
+        .set("mysqld", "innodb_buffer_pool_size", buffer_pool)
+        .set("mysqld", "max_connections", template.max_connections)
+        .merge(template.common.extra_config.get("mariadb.cnf"));
+    Ok(document.render())
+}
+
+fn workload(context: &Context<'_, MariaDB>, secret: &str) -> Workload {
+    let MariaDBSpec { origin, template } = &context.object.spec;
+    let names = ImageNames { kolla: "mariadb-server", debian: "mariadb" };
+    let image = shared::image(context, names, &template.common, origin);
+    let data = || Mount::Claim { name: "data", path: DATA.to_owned() };
+    let settings = |script: &str| {
+        vec![
+            shared::file("mariadb.cnf", "/etc/openstack/mariadb.cnf"),
+            shared::file("report.sh", "/etc/openstack/report.sh"),
+            shared::file(script, &format!("/etc/openstack/{script}")),
+            data(),
+            shared::scratch("run", "/run/mysqld"),
+            shared::scratch("tmp", "/tmp"),
+        ]
+    };
+    let check =
+        |question: &str| Check::Command(shared::command(["bash", "/etc/openstack/check.sh", question]));
+    let prepare = Container {
+        name: "prepare",
+        image: image.clone(),
+        command: shared::script("/etc/openstack/prepare.sh"),
+        mounts: settings("prepare.sh"),
+        resources: resources(context),
+        ..Container::default()
+    };
+    let mut mounts = settings("start.sh");
+    mounts.extend([
+        shared::file("check.sh", "/etc/openstack/check.sh"),
+        Mount::LiveFiles { path: "/etc/openstack/live".to_owned() },
+        Mount::Annotations { path: "/etc/podinfo".to_owned() },
+    ]);
+    let server = Container {
+        name: "mariadb",
+        image,
+        command: shared::script("/etc/openstack/start.sh"),
+        environment: vec![
+            Variable::field("POD_NAME", "metadata.name"),
+            Variable::field("POD_UID", "metadata.uid"),
+            Variable::field("POD_IP", "status.podIP"),
+            Variable::secret("ROOT_PASSWORD", secret, "password"),
+        ],
+        mounts,
+        ports: vec![SQL, ADMIN, GROUP, INCREMENTAL, TRANSFER],
+        probes: Probes {
+            // Receiving all data of a large group may take hours, and must not be cut short.
+            startup: Some(shared::probe(check("alive"), 2, 5, 43200)),
+            readiness: Some(shared::probe(check("ready"), 4, 5, 2)),
+            liveness: Some(shared::probe(check("alive"), 15, 10, 12)),
+        },
+        resources: resources(context),
+        before_stop: None,
+    };
+    let writer = context.memory.get(galera::WRITER).cloned().unwrap_or_else(|| format!("{}-0", context.name));
+    Workload {
+        component: "server",
+        suffix: None,
+        controller: Controller::StatefulSet {
+            claims: vec![Claim {
+                name: "data",
+                size: template.storage.storage_size.clone().unwrap_or_else(|| "10Gi".to_owned()),
+                class: template.storage.storage_class.clone(),
+            }],
+            volumes_deleted: template.storage.deletion_policy == DeletionPolicy::Delete,
+        },
+        replicas: template.replicas,
+        pod: Pod {
+            user: USER,
+            setup: vec![prepare],
+            containers: vec![server],
+            // A clean end of the server matters more than a quick one.
+            grace_seconds: 600,
+            scheduling: template.common.scheduling.clone(),
+        },
+        services: vec![
+            NetworkService { suffix: None, ports: vec![SQL, ADMIN], headless: false, pod: Some(writer) },
+            NetworkService {
+                suffix: Some("members"),
+                ports: vec![SQL, GROUP, INCREMENTAL, TRANSFER],
+                headless: true,
+                pod: None,
+            },
+        ],
+    }
+}

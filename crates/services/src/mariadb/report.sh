@@ -1,0 +1,28 @@
+# Says what a data directory holds, as one line of JSON. It holds no secrets: the kubelet copies it to the pod's status.
+data=/var/lib/mysql
+settings=/etc/openstack/mariadb.cnf
+
+position() {
+    # After a clean stop the position is in a file; after a crash only the server can tell.
+    uuid=$(sed -n 's/^uuid: *//p' "$data/grastate.dat" 2>/dev/null || :)
+    sequence=$(sed -n 's/^seqno: *//p' "$data/grastate.dat" 2>/dev/null || :)
+    safe=$(sed -n 's/^safe_to_bootstrap: *//p' "$data/grastate.dat" 2>/dev/null || :)
+    if [ -z "$sequence" ] || [ "$sequence" = -1 ]; then
+        safe=0
+        log=$(mktemp)
+        mariadbd --defaults-file="$settings" --wsrep-recover --skip-networking --log-error="$log"
+        recovered=$(sed -n 's/.*WSREP: Recovered position: *\([^ ,]*\).*/\1/p' "$log" | tail -n 1)
+        rm -f "$log"
+        uuid=${recovered%%:*}
+        sequence=${recovered##*:}
+    fi
+}
+
+report() {
+    if [ ! -d "$data/mysql" ] || [ -e "$data/.installing" ]; then
+        printf '{"state":"empty"}\n'
+    else
+        position
+        printf '{"state":"data","uuid":"%s","sequence":%s,"safe":%s}\n' "${uuid:-}" "${sequence:--1}" "${safe:-0}"
+    fi
+}

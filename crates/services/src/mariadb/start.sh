@@ -1,0 +1,80 @@
+# Starts one member of the database group: it joins others that run, or begins the group where it may.
+set -eu
+. /etc/openstack/report.sh
+
+live=/etc/openstack/live
+ran=/run/mysqld/ran
+ordered="$data/.bootstrapped"
+
+# From now on every other member may ask for this one.
+self=$POD_NAME.
+members=$(cat "$live/members")
+
+serves() {
+    timeout 1 bash -c "exec 3<>/dev/tcp/$1/4567" 2>/dev/null
+}
+
+a_peer_serves() {
+    for member in $members; do
+        case $member in "$self"*) continue ;; esac
+        if serves "$member"; then return 0; fi
+    done
+    return 1
+}
+
+# An order names this pod and a number, and is obeyed once, so that a restart in place never begins a second group.
+told_to_begin() {
+    order=$(sed -n 's/^openstack.k8s.io\/galera-bootstrap="\(.*\)"$/\1/p' /etc/podinfo/annotations)
+    [ -n "$order" ] && [ "${order%%/*}" = "$POD_UID" ] && [ "$(cat "$ordered" 2>/dev/null)" != "$order" ]
+}
+
+# The administrator's password is set at each start through the socket, where the system's user is enough: so a
+# password that was made anew reaches the server.
+prepare_administrator() {
+    until mariadb --defaults-file="$settings" -N -e "SHOW STATUS LIKE 'wsrep_ready'" 2>/dev/null | grep -q ON; do
+        sleep 0.5
+    done
+    mariadb --defaults-file="$settings" <<SQL
+CREATE USER IF NOT EXISTS 'root'@'%';
+ALTER USER 'root'@'%' IDENTIFIED BY '$ROOT_PASSWORD';
+GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION;
+SQL
+    touch /run/mysqld/prepared
+}
+
+run() {
+    # A view that was saved by a crash makes a joiner wait for members that may be gone.
+    rm -f "$data/gvwstate.dat" /run/mysqld/prepared
+    touch "$ran"
+    prepare_administrator &
+    unset ROOT_PASSWORD
+    addresses=$(printf '%s' "$members" | tr -s ' \n' ',')
+    exec mariadbd --defaults-file="$settings" --wsrep-node-address="$POD_IP" --wsrep-node-name="$POD_NAME" \
+        --wsrep-cluster-address="gcomm://$addresses" "$@"
+}
+
+begin() {
+    if [ -e "$data/grastate.dat" ]; then
+        sed -i 's/^safe_to_bootstrap:.*/safe_to_bootstrap: 1/' "$data/grastate.dat"
+    fi
+    run --wsrep-new-cluster
+}
+
+waited=0
+while :; do
+    if a_peer_serves; then run; fi
+    if [ "$(cat "$live/mode")" = single ]; then begin; fi
+    if told_to_begin; then
+        printf '%s' "$order" >"$ordered"
+        sync "$ordered"
+        begin
+    fi
+    # After a crash the setup container's report is out of date: leave a new one as last words, once.
+    if [ -e "$ran" ] && [ "$waited" -ge 10 ]; then
+        rm "$ran"
+        report >/dev/termination-log
+        exit 3
+    fi
+    waited=$((waited + 1))
+    sleep 1
+done

@@ -1,0 +1,115 @@
+//! Memcached: independent servers that clients know one by one.
+
+use kube::CustomResource;
+use openstack_operator_model::common::{Common, Origin};
+use openstack_operator_model::image::ImageNames;
+use openstack_operator_model::kind::Kind;
+use openstack_operator_model::need::Needs;
+use openstack_operator_model::plan::{
+    Check, Container, Controller, NetworkService, Plan, Pod, Port, Probes, Workload,
+};
+use openstack_operator_model::quantity;
+use openstack_operator_model::service::{self, Context, Invalid};
+use openstack_operator_model::status::{CacheServers, Provides, Status};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::shared;
+
+pub const KIND: Kind = Kind::own("Memcached", "memcacheds");
+const PORT: Port = Port { name: "memcached", number: 11211 };
+const USER: i64 = 42457;
+
+/// A group of Memcached servers.
+#[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "openstack.k8s.io",
+    version = "v1alpha1",
+    kind = "Memcached",
+    plural = "memcacheds",
+    namespaced,
+    status = "Status",
+    shortname = "memc",
+    category = "openstack"
+)]
+pub struct MemcachedSpec {
+    #[serde(flatten)]
+    pub origin: Origin,
+    #[serde(flatten)]
+    pub template: MemcachedTemplate,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemcachedTemplate {
+    /// How many servers; each holds a part of the cache.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 9))]
+    pub replicas: i32,
+    #[serde(flatten)]
+    pub common: Common,
+}
+
+fn one() -> i32 {
+    1
+}
+
+pub struct Service;
+
+impl service::Service for Service {
+    type Object = Memcached;
+    const KIND: Kind = KIND;
+    const NAME: &'static str = "memcached";
+
+    fn needs(object: &Memcached) -> Needs {
+        Needs::default().after(&object.spec.template.common.depends_on)
+    }
+
+    fn plan(context: &Context<'_, Memcached>) -> Result<Plan, Invalid> {
+        let MemcachedSpec { origin, template } = &context.object.spec;
+        let common = &template.common;
+        let resources = shared::resources(&common.resources, ("50m", "64Mi"), "256Mi");
+        let limit = resources.limits.memory.as_deref().unwrap_or_default();
+        // The rest is for connections and the allocator.
+        let megabytes = quantity::bytes(limit, "spec.resources.limits.memory")? / 4 * 3 / (1 << 20);
+        let mut command =
+            shared::command(["memcached", "-p", "11211", "-U", "0", "-c", "8192", "-o", "modern", "-m"]);
+        command.push(megabytes.max(8).to_string());
+        let connect = || Check::Connect { port: PORT.number };
+        let container = Container {
+            name: "memcached",
+            image: shared::image(context, ImageNames::same("memcached"), common, origin),
+            command,
+            ports: vec![PORT],
+            probes: Probes {
+                readiness: Some(shared::probe(connect(), 5, 3, 2)),
+                liveness: Some(shared::probe(connect(), 10, 5, 6)),
+                ..Probes::default()
+            },
+            resources,
+            ..Container::default()
+        };
+        let workload = Workload {
+            component: "server",
+            suffix: None,
+            controller: Controller::StatefulSet { claims: Vec::new(), volumes_deleted: false },
+            replicas: template.replicas,
+            pod: Pod {
+                user: USER,
+                setup: Vec::new(),
+                containers: vec![container],
+                grace_seconds: 10,
+                scheduling: common.scheduling.clone(),
+            },
+            services: vec![NetworkService { suffix: None, ports: vec![PORT], headless: true, pod: None }],
+        };
+        let hosts = shared::member_hosts(context, context.name, template.replicas);
+        let servers = hosts.iter().map(|host| format!("{host}:{}", PORT.number)).collect();
+        Ok(Plan {
+            workloads: vec![workload],
+            provides: Provides { cache: Some(CacheServers { servers }), ..Provides::default() },
+            pull_secrets: origin.images.pull_secrets.clone(),
+            ..Plan::default()
+        })
+    }
+}

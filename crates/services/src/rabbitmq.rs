@@ -1,0 +1,250 @@
+//! RabbitMQ: a message bus of quorum queues, whose members find each other by a list of names.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use kube::CustomResource;
+use openstack_operator_model::common::{Common, DeletionPolicy, Origin, Storage};
+use openstack_operator_model::image::ImageNames;
+use openstack_operator_model::kind::Kind;
+use openstack_operator_model::name;
+use openstack_operator_model::need::Needs;
+use openstack_operator_model::plan::{
+    Check, Claim, Container, Controller, Entry, Mount, NetworkService, Plan, Pod, Port, Probes,
+    SecretContent, SecretPlan, Variable, Workload,
+};
+use openstack_operator_model::quantity;
+use openstack_operator_model::service::{self, Context, Invalid};
+use openstack_operator_model::status::{MessagingServer, Provides, Status};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::shared;
+
+pub const KIND: Kind = Kind::own("RabbitMQ", "rabbitmqs");
+const AMQP: Port = Port { name: "amqp", number: 5672 };
+const MANAGEMENT: Port = Port { name: "management", number: 15672 };
+const METRICS: Port = Port { name: "metrics", number: 15692 };
+const NAMES: Port = Port { name: "epmd", number: 4369 };
+const DISTRIBUTION: Port = Port { name: "distribution", number: 25672 };
+const USER: i64 = 42439;
+const ADMINISTRATOR: &str = "administrator";
+
+/// A RabbitMQ cluster.
+#[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "openstack.k8s.io",
+    version = "v1alpha1",
+    kind = "RabbitMQ",
+    plural = "rabbitmqs",
+    namespaced,
+    status = "Status",
+    shortname = "rmq",
+    category = "openstack"
+)]
+pub struct RabbitMQSpec {
+    #[serde(flatten)]
+    pub origin: Origin,
+    #[serde(flatten)]
+    pub template: RabbitMQTemplate,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RabbitMQTemplate {
+    /// How many members; an odd number, so that a majority can be told.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 7), extend("x-kubernetes-validations" = [
+        { "rule": "self % 2 == 1", "message": "replicas must be odd: 1, 3, 5 or 7" },
+        { "rule": "self >= oldSelf", "message": "a RabbitMQ cluster cannot be made smaller yet" },
+    ]))]
+    pub replicas: i32,
+    #[serde(flatten)]
+    pub storage: Storage,
+    #[serde(flatten)]
+    pub common: Common,
+}
+
+fn one() -> i32 {
+    1
+}
+
+pub struct Service;
+
+impl service::Service for Service {
+    type Object = RabbitMQ;
+    const KIND: Kind = KIND;
+    const NAME: &'static str = "rabbitmq";
+
+    fn needs(object: &RabbitMQ) -> Needs {
+        Needs::default().after(&object.spec.template.common.depends_on)
+    }
+
+    fn plan(context: &Context<'_, RabbitMQ>) -> Result<Plan, Invalid> {
+        let RabbitMQSpec { origin, template } = &context.object.spec;
+        let members_service = name::part(context.name, "members");
+        let members = shared::member_hosts(context, &members_service, template.replicas);
+        let secret = name::part(context.name, "administrator");
+        let host = shared::service_host(context, context.name);
+        Ok(Plan {
+            secrets: vec![SecretPlan {
+                name: secret.clone(),
+                content: SecretContent::Entries(credentials()),
+                retained: false,
+            }],
+            files: BTreeMap::from([
+                ("rabbitmq.conf".to_owned(), configuration(context)?),
+                ("enabled_plugins".to_owned(), "[rabbitmq_management,rabbitmq_prometheus].\n".to_owned()),
+                ("start.sh".to_owned(), include_str!("rabbitmq/start.sh").to_owned()),
+            ]),
+            live_files: BTreeMap::from([("members.conf".to_owned(), member_list(&members))]),
+            workloads: vec![workload(context, &members_service, &secret)],
+            provides: Provides {
+                messaging: Some(MessagingServer {
+                    hosts: members,
+                    port: AMQP.number,
+                    management_url: format!("http://{host}:{}", MANAGEMENT.number),
+                    secret,
+                }),
+                ..Provides::default()
+            },
+            pull_secrets: origin.images.pull_secrets.clone(),
+            ..Plan::default()
+        })
+    }
+}
+
+/// The cookie lets members trust each other; it must stay the same as long as the cluster lives.
+fn credentials() -> BTreeMap<String, Entry> {
+    BTreeMap::from([
+        ("username".to_owned(), Entry::Text(ADMINISTRATOR.to_owned())),
+        ("password".to_owned(), Entry::Password { length: 32 }),
+        ("cookie".to_owned(), Entry::Password { length: 40 }),
+    ])
+}
+
+fn member_list(hosts: &[String]) -> String {
+    hosts.iter().zip(1..).fold(String::new(), |mut text, (host, number)| {
+        let _ = writeln!(text, "cluster_formation.classic_config.nodes.{number} = rabbit@{host}");
+        text
+    })
+}
+
+fn resources(context: &Context<'_, RabbitMQ>) -> openstack_operator_model::common::Resources {
+    shared::resources(&context.object.spec.template.common.resources, ("100m", "256Mi"), "1Gi")
+}
+
+fn storage_size(context: &Context<'_, RabbitMQ>) -> String {
+    context.object.spec.template.storage.storage_size.clone().unwrap_or_else(|| "5Gi".to_owned())
+}
+
+fn configuration(context: &Context<'_, RabbitMQ>) -> Result<String, Invalid> {
+    let limit = resources(context).limits.memory.unwrap_or_default();
+    let memory = quantity::bytes(&limit, "spec.resources.limits.memory")?;
+    let storage = quantity::bytes(&storage_size(context), "spec.storageSize")?;
+    // A fixed limit would block publishers for ever on a small volume.
+    let disk_free = (storage / 5).min(2_000_000_000);
+    let mut options = BTreeMap::from([
+        ("auth_mechanisms.1", "PLAIN".to_owned()),
+        ("auth_mechanisms.2", "AMQPLAIN".to_owned()),
+        ("cluster_formation.peer_discovery_backend", "classic_config".to_owned()),
+        // A member that gave up early would begin a cluster of its own.
+        ("cluster_formation.discovery_retry_limit", "600".to_owned()),
+        ("cluster_formation.discovery_retry_interval", "1000".to_owned()),
+        ("cluster_name", format!("{}-{}", context.namespace, context.name)),
+        ("cluster_partition_handling", "pause_minority".to_owned()),
+        ("collect_statistics_interval", "30000".to_owned()),
+        ("default_queue_type", "quorum".to_owned()),
+        ("disk_free_limit.absolute", disk_free.to_string()),
+        ("log.console", "true".to_owned()),
+        ("log.console.level", "info".to_owned()),
+        ("queue_leader_locator", "balanced".to_owned()),
+        ("quorum_queue.continuous_membership_reconciliation.enabled", "true".to_owned()),
+        ("vm_memory_high_watermark.absolute", (memory / 10 * 6).to_string()),
+    ]);
+    let extra = context.object.spec.template.common.extra_config.get("rabbitmq.conf");
+    let given = extra.into_iter().flatten().flat_map(|(_, options)| options);
+    options.extend(given.map(|(option, value)| (option.as_str(), value.clone())));
+    Ok(options.iter().fold(String::new(), |mut text, (option, value)| {
+        let _ = writeln!(text, "{option} = {value}");
+        text
+    }))
+}
+
+fn workload(context: &Context<'_, RabbitMQ>, members_service: &str, secret: &str) -> Workload {
+    let RabbitMQSpec { origin, template } = &context.object.spec;
+    let node = format!(
+        "rabbit@$(POD_NAME).{members_service}.{}.svc.{}",
+        context.namespace, context.site.cluster_domain
+    );
+    let connect = || Check::Connect { port: AMQP.number };
+    let ports = vec![AMQP, MANAGEMENT, METRICS, NAMES, DISTRIBUTION];
+    let container = Container {
+        name: "rabbitmq",
+        image: shared::image(context, ImageNames::same("rabbitmq"), &template.common, origin),
+        command: shared::script("/etc/openstack/start.sh"),
+        environment: vec![
+            Variable::field("POD_NAME", "metadata.name"),
+            Variable::secret("ADMINISTRATOR_NAME", secret, "username"),
+            Variable::secret("ADMINISTRATOR_PASSWORD", secret, "password"),
+            Variable::secret("CLUSTER_COOKIE", secret, "cookie"),
+            Variable::text("HOME", "/var/lib/rabbitmq"),
+            Variable::text("LANG", "C.UTF-8"),
+            Variable::text("RABBITMQ_USE_LONGNAME", "true"),
+            Variable::text("RABBITMQ_NODENAME", node),
+            Variable::text("RABBITMQ_LOGS", "-"),
+            Variable::text("RABBITMQ_MNESIA_BASE", "/var/lib/rabbitmq/mnesia"),
+            Variable::text("RABBITMQ_ENABLED_PLUGINS_FILE", "/etc/openstack/enabled_plugins"),
+            Variable::text("RABBITMQ_CONFIG_FILES", "/run/rabbitmq/conf.d"),
+            // Threads that wait must not spin: that costs a core for nothing.
+            Variable::text("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", "+sbwt none +sbwtdcpu none +sbwtdio none"),
+        ],
+        mounts: vec![
+            shared::file("start.sh", "/etc/openstack/start.sh"),
+            shared::file("rabbitmq.conf", "/etc/openstack/rabbitmq.conf"),
+            shared::file("enabled_plugins", "/etc/openstack/enabled_plugins"),
+            Mount::LiveFiles { path: "/etc/openstack/live".to_owned() },
+            Mount::Claim { name: "data", path: "/var/lib/rabbitmq".to_owned() },
+            shared::scratch("run", "/run/rabbitmq"),
+            shared::scratch("tmp", "/tmp"),
+        ],
+        ports: ports.clone(),
+        probes: Probes {
+            startup: Some(shared::probe(connect(), 2, 5, 900)),
+            readiness: Some(shared::probe(connect(), 10, 5, 3)),
+            // A broker that waits for others must not be killed for it.
+            liveness: None,
+        },
+        resources: resources(context),
+        before_stop: None,
+    };
+    Workload {
+        component: "server",
+        suffix: None,
+        controller: Controller::StatefulSet {
+            claims: vec![Claim {
+                name: "data",
+                size: storage_size(context),
+                class: template.storage.storage_class.clone(),
+            }],
+            volumes_deleted: template.storage.deletion_policy == DeletionPolicy::Delete,
+        },
+        replicas: template.replicas,
+        pod: Pod {
+            user: USER,
+            setup: Vec::new(),
+            containers: vec![container],
+            grace_seconds: 120,
+            scheduling: template.common.scheduling.clone(),
+        },
+        services: vec![
+            NetworkService {
+                suffix: None,
+                ports: vec![AMQP, MANAGEMENT, METRICS],
+                headless: false,
+                pod: None,
+            },
+            NetworkService { suffix: Some("members"), ports, headless: true, pod: None },
+        ],
+    }
+}

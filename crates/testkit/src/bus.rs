@@ -1,0 +1,82 @@
+//! Message buses in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use openstack_operator_engine::ports::{Bus, BusGrant, BusServer, PortResult};
+use serde::Serialize;
+
+use crate::server::{FakeServer, ServerState, protect};
+
+/// Message buses by the address of their management API.
+pub type FakeBus = FakeServer<BusState>;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BusState {
+    pub virtual_hosts: BTreeSet<String>,
+    /// Passwords by user.
+    pub users: BTreeMap<String, String>,
+    /// User and virtual host.
+    pub permissions: BTreeSet<(String, String)>,
+}
+
+impl ServerState for BusState {
+    const PORT: &'static str = "bus";
+}
+
+#[async_trait]
+impl Bus for FakeBus {
+    async fn ensure(&self, server: &BusServer, grant: &BusGrant) -> PortResult<bool> {
+        self.call("ensure", &grant.virtual_host, (&server.management_url, &server.administrator), |state| {
+            let user = &grant.user;
+            protect(&server.administrator, &user.username)?;
+            state.virtual_hosts.insert(grant.virtual_host.clone());
+            state.users.insert(user.username.clone(), user.password.clone());
+            state.permissions.insert((user.username.clone(), grant.virtual_host.clone()));
+            Ok(())
+        })
+    }
+
+    async fn drop_virtual_host(&self, server: &BusServer, name: &str) -> PortResult<()> {
+        self.call("drop_virtual_host", name, (&server.management_url, &server.administrator), |state| {
+            state.virtual_hosts.remove(name);
+            state.permissions.retain(|(_, virtual_host)| virtual_host != name);
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    async fn drop_user(&self, server: &BusServer, user: &str) -> PortResult<()> {
+        self.call("drop_user", user, (&server.management_url, &server.administrator), |state| {
+            protect(&server.administrator, user)?;
+            state.users.remove(user);
+            state.permissions.retain(|(permitted, _)| permitted != user);
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use openstack_operator_engine::ports::Login;
+
+    use super::*;
+    use crate::script::Script;
+
+    #[tokio::test]
+    async fn what_is_made_can_be_undone() {
+        let login = |username: &str| Login { username: username.into(), password: "secret".into() };
+        let server = BusServer { management_url: "http://bus".into(), administrator: login("admin") };
+        let bus = FakeBus::new(Script::default());
+        let grant = BusGrant { virtual_host: "nova".into(), user: login("nova") };
+        assert!(bus.ensure(&server, &grant).await.unwrap());
+        assert!(!bus.ensure(&server, &grant).await.unwrap());
+        bus.edit("http://bus", |state| state.permissions.clear());
+        assert!(bus.ensure(&server, &grant).await.unwrap());
+        bus.drop_virtual_host(&server, "nova").await.unwrap();
+        assert!(bus.state("http://bus").permissions.is_empty());
+        bus.drop_user(&server, "nova").await.unwrap();
+        assert_eq!(bus.state("http://bus"), BusState::default());
+    }
+}

@@ -1,0 +1,165 @@
+//! What the cluster's other controllers do: roll out, run, accept, and collect garbage.
+
+use openstack_operator_engine::ports::Environment;
+use openstack_operator_model::assess::{JobOutcome, job_outcome};
+use openstack_operator_model::kind::{DEPLOYMENT, HTTP_ROUTE, JOB, Kind, STATEFUL_SET};
+use serde_json::{Value, json};
+
+use super::FakeCluster;
+use crate::environment::START;
+use crate::lock;
+use crate::store::Key;
+
+impl FakeCluster {
+    /// Keeps objects of this kind and name from settling, in every namespace.
+    pub fn hold(&self, kind: Kind, name: &str) {
+        lock(&self.state).held.insert((kind, name.to_owned()));
+    }
+
+    pub fn release(&self, kind: Kind, name: &str) {
+        lock(&self.state).held.remove(&(kind, name.to_owned()));
+    }
+
+    /// The next Job of this name to settle fails; one that is made anew after it does not.
+    pub fn fail_job(&self, name: &str) {
+        lock(&self.state).failing_jobs.insert(name.to_owned());
+    }
+
+    /// Lets every other controller come to rest: workloads are rolled out, Jobs end, routes are accepted, and what
+    /// has lost its owners goes. Returns whether anything changed.
+    pub fn settle(&self) -> bool {
+        let now = self.environment.now();
+        let mut state = lock(&self.state);
+        let state = &mut *state;
+        let mut changed = state.store.collect_garbage(now);
+        let mut statuses: Vec<(Key, Value)> = Vec::new();
+        for (key, body) in state.store.objects() {
+            if state.held.contains(&(key.kind, key.name.clone())) {
+                continue;
+            }
+            let status = match key.kind {
+                DEPLOYMENT | STATEFUL_SET => Some(rolled_out(body)),
+                JOB if job_outcome(body) == JobOutcome::Running => {
+                    Some(ended(state.failing_jobs.remove(&key.name)))
+                }
+                HTTP_ROUTE => Some(accepted(body)),
+                _ => None,
+            };
+            statuses.extend(status.map(|status| (key.clone(), status)));
+        }
+        for (key, status) in statuses {
+            changed |= state.store.set_status(&key, status, now).expect("the object was just seen");
+        }
+        changed
+    }
+}
+
+fn rolled_out(body: &Value) -> Value {
+    let replicas = body.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
+    json!({
+        "observedGeneration": body["metadata"]["generation"],
+        "replicas": replicas,
+        "updatedReplicas": replicas,
+        "readyReplicas": replicas,
+        "availableReplicas": replicas,
+    })
+}
+
+fn ended(failed: bool) -> Value {
+    let (outcome, count) = if failed { ("Failed", "failed") } else { ("Complete", "succeeded") };
+    json!({
+        "conditions": [{ "type": outcome, "status": "True", "lastTransitionTime": START }],
+        count: 1,
+    })
+}
+
+fn accepted(body: &Value) -> Value {
+    let parents = body.pointer("/spec/parentRefs").and_then(Value::as_array).into_iter().flatten();
+    let verdict = json!({
+        "type": "Accepted",
+        "status": "True",
+        "reason": "Accepted",
+        "message": "",
+        "observedGeneration": body["metadata"]["generation"],
+        "lastTransitionTime": START,
+    });
+    let parents: Vec<Value> = parents
+        .map(|parent| {
+            json!({ "parentRef": parent, "controllerName": "test/gateway", "conditions": [verdict] })
+        })
+        .collect();
+    json!({ "parents": parents })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use openstack_operator_engine::ports::Cluster;
+    use openstack_operator_model::assess::assess;
+    use openstack_operator_model::condition::Progress;
+    use openstack_operator_model::lower::Manifest;
+
+    use super::*;
+    use crate::script::Script;
+
+    async fn apply(cluster: &FakeCluster, kind: Kind, name: &str, spec: Value) {
+        let body = json!({
+            "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": { "name": name }, "spec": spec
+        });
+        cluster.apply("default", &Manifest { kind, name: name.to_owned(), body }).await.unwrap();
+    }
+
+    fn progress(cluster: &FakeCluster, kind: Kind, name: &str) -> Progress {
+        assess(kind, name, &cluster.object(kind, "default", name).unwrap())
+    }
+
+    #[tokio::test]
+    async fn everything_that_settles_counts_as_done() {
+        let cluster = FakeCluster::new(Script::default(), Arc::default());
+        let all = [
+            (DEPLOYMENT, json!({ "replicas": 2 })),
+            (STATEFUL_SET, json!({ "replicas": 3 })),
+            (JOB, json!({})),
+            (HTTP_ROUTE, json!({ "parentRefs": [{ "name": "gateway" }] })),
+        ];
+        for (kind, spec) in all.clone() {
+            apply(&cluster, kind, "x", spec).await;
+            assert!(matches!(progress(&cluster, kind, "x"), Progress::Waiting { .. }), "{}", kind.kind);
+        }
+        assert!(cluster.settle());
+        for (kind, _) in all {
+            assert_eq!(progress(&cluster, kind, "x"), Progress::Done, "{}", kind.kind);
+        }
+        assert!(!cluster.settle());
+        apply(&cluster, DEPLOYMENT, "x", json!({ "replicas": 4 })).await;
+        assert_ne!(progress(&cluster, DEPLOYMENT, "x"), Progress::Done);
+        assert!(cluster.settle());
+        assert_eq!(progress(&cluster, DEPLOYMENT, "x"), Progress::Done);
+    }
+
+    #[tokio::test]
+    async fn what_is_held_does_not_settle() {
+        let cluster = FakeCluster::new(Script::default(), Arc::default());
+        apply(&cluster, DEPLOYMENT, "x", json!({ "replicas": 1 })).await;
+        cluster.hold(DEPLOYMENT, "x");
+        assert!(!cluster.settle());
+        cluster.release(DEPLOYMENT, "x");
+        assert!(cluster.settle());
+    }
+
+    #[tokio::test]
+    async fn a_job_fails_once_and_stays_failed() {
+        let cluster = FakeCluster::new(Script::default(), Arc::default());
+        apply(&cluster, JOB, "x", json!({})).await;
+        cluster.fail_job("x");
+        assert!(cluster.settle());
+        assert!(matches!(progress(&cluster, JOB, "x"), Progress::Failed { .. }));
+        assert!(!cluster.settle());
+        let uid = cluster.object(JOB, "default", "x").unwrap()["metadata"]["uid"].clone();
+        cluster.delete(JOB, "default", "x", uid.as_str().unwrap()).await.unwrap();
+        apply(&cluster, JOB, "x", json!({})).await;
+        cluster.settle();
+        assert_eq!(progress(&cluster, JOB, "x"), Progress::Done);
+    }
+}

@@ -1,0 +1,101 @@
+//! A clock that moves only when told, and chance that is the same in every run.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use openstack_operator_engine::ports::Environment;
+
+use crate::lock;
+
+/// When every world begins, and when every object of it was created.
+pub(crate) const START: &str = "2026-01-01T00:00:00Z";
+/// How every generated value begins; nothing else does.
+pub(crate) const GENERATED: &str = "Zq";
+
+#[derive(Debug)]
+pub struct FakeEnvironment {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    now: Timestamp,
+    generated: Vec<String>,
+}
+
+impl Default for FakeEnvironment {
+    fn default() -> Self {
+        let now = START.parse().expect("the constant is a time");
+        Self { state: Mutex::new(State { now, generated: Vec::new() }) }
+    }
+}
+
+impl FakeEnvironment {
+    /// Moves the clock forward.
+    pub fn advance(&self, duration: Duration) {
+        lock(&self.state).now += duration;
+    }
+
+    /// Every password and key that was generated, oldest first.
+    pub fn generated(&self) -> Vec<String> {
+        lock(&self.state).generated.clone()
+    }
+
+    /// A value of letters and digits that is part of no other one: each has its number in front.
+    fn generate(&self, length: usize, end: &str) -> String {
+        let mut state = lock(&self.state);
+        let number = format!("{GENERATED}{:04}", state.generated.len() + 1);
+        assert!(length >= number.len(), "{length} characters cannot tell generated values apart");
+        let value = format!("{number:A<length$}{end}");
+        state.generated.push(value.clone());
+        value
+    }
+}
+
+impl Environment for FakeEnvironment {
+    fn now(&self) -> Timestamp {
+        lock(&self.state).now
+    }
+
+    fn password(&self, length: usize) -> String {
+        self.generate(length, "")
+    }
+
+    fn fernet_key(&self) -> String {
+        // 43 characters and the padding are 32 bytes; the last one has no bits to spare, which `A` has not set.
+        self.generate(43, "=")
+    }
+
+    fn jitter(&self) -> f64 {
+        0.5
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::prelude::BASE64_URL_SAFE;
+
+    use super::*;
+
+    #[test]
+    fn the_clock_moves_when_told() {
+        let environment = FakeEnvironment::default();
+        assert_eq!(environment.now().to_string(), START);
+        environment.advance(Duration::from_secs(90));
+        assert_eq!(environment.now().to_string(), "2026-01-01T00:01:30Z");
+    }
+
+    #[test]
+    fn generated_values_have_the_right_form_and_differ() {
+        let environment = FakeEnvironment::default();
+        let password = environment.password(32);
+        assert_eq!(password.len(), 32);
+        assert!(password.chars().all(|character| character.is_ascii_alphanumeric()));
+        let key = environment.fernet_key();
+        assert_eq!(BASE64_URL_SAFE.decode(&key).unwrap().len(), 32);
+        assert_ne!(password, environment.password(32));
+        assert_eq!(environment.generated().len(), 3);
+    }
+}

@@ -1,0 +1,200 @@
+//! Identity services in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use openstack_operator_engine::ports::{
+    Identity, IdentityAccount, IdentityEntries, IdentityLogin, PortResult,
+};
+use openstack_operator_model::plan::CatalogService;
+use serde::Serialize;
+
+use crate::server::{FakeServer, ServerState, Trouble, protect};
+
+/// Identity services by their address.
+pub type FakeIdentity = FakeServer<IdentityState>;
+
+/// The default domain. It begins with what bootstrapping makes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct IdentityState {
+    pub projects: BTreeSet<String>,
+    pub roles: BTreeSet<String>,
+    /// Services by type.
+    pub services: BTreeMap<String, CatalogEntry>,
+    pub users: BTreeMap<String, UserEntry>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CatalogEntry {
+    pub name: String,
+    pub description: String,
+    /// Addresses by region and interface.
+    pub endpoints: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UserEntry {
+    pub password: String,
+    /// Project and role.
+    pub assignments: BTreeSet<(String, String)>,
+}
+
+impl Default for IdentityState {
+    fn default() -> Self {
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        Self {
+            projects: names(&["admin"]),
+            roles: names(&["admin", "manager", "member", "reader", "service"]),
+            services: BTreeMap::new(),
+            users: BTreeMap::new(),
+        }
+    }
+}
+
+impl ServerState for IdentityState {
+    const PORT: &'static str = "identity";
+}
+
+impl IdentityState {
+    fn ensure(&mut self, entries: &IdentityEntries) -> Result<(), Trouble> {
+        self.projects.extend(entries.projects.iter().cloned());
+        self.roles.extend(entries.roles.iter().cloned());
+        for service in &entries.services {
+            self.ensure_service(service);
+        }
+        entries.users.iter().try_for_each(|account| self.ensure_user(account))
+    }
+
+    fn ensure_service(&mut self, service: &CatalogService) {
+        let entry = self.services.entry(service.service_type.clone()).or_default();
+        entry.name.clone_from(&service.name);
+        entry.description.clone_from(&service.description);
+        let endpoints = entry.endpoints.entry(service.region.clone()).or_default();
+        for endpoint in &service.endpoints {
+            endpoints.insert(endpoint.interface.name().to_owned(), endpoint.url.clone());
+        }
+    }
+
+    fn ensure_user(&mut self, account: &IdentityAccount) -> Result<(), Trouble> {
+        if !account.roles.is_empty() && !self.projects.contains(&account.project) {
+            return Err(Trouble::Missing(format!("project {}", account.project)));
+        }
+        if let Some(role) = account.roles.iter().find(|role| !self.roles.contains(*role)) {
+            return Err(Trouble::Missing(format!("role {role}")));
+        }
+        let user = self.users.entry(account.login.username.clone()).or_default();
+        user.password.clone_from(&account.login.password);
+        user.assignments.extend(account.roles.iter().map(|role| (account.project.clone(), role.clone())));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Identity for FakeIdentity {
+    async fn ensure(&self, server: &IdentityLogin, entries: &IdentityEntries) -> PortResult<bool> {
+        let services = entries.services.iter().map(|service| service.service_type.as_str());
+        let users = entries.users.iter().map(|account| account.login.username.as_str());
+        let name = services.chain(users).collect::<Vec<_>>().join(",");
+        self.call("ensure", &name, (&server.url, &server.administrator), |state| {
+            // The administrator may be given roles, but no other password.
+            let changed =
+                |account: &&IdentityAccount| account.login.password != server.administrator.password;
+            for account in entries.users.iter().filter(changed) {
+                protect(&server.administrator, &account.login.username)?;
+            }
+            state.ensure(entries)
+        })
+    }
+
+    async fn drop_service(&self, server: &IdentityLogin, service_type: &str) -> PortResult<()> {
+        self.call("drop_service", service_type, (&server.url, &server.administrator), |state| {
+            state.services.remove(service_type);
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    async fn drop_user(&self, server: &IdentityLogin, user: &str) -> PortResult<()> {
+        self.call("drop_user", user, (&server.url, &server.administrator), |state| {
+            protect(&server.administrator, user)?;
+            state.users.remove(user);
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use openstack_operator_engine::ports::{Login, PortError};
+    use openstack_operator_model::plan::{CatalogEndpoint, Interface};
+
+    use super::*;
+    use crate::script::Script;
+
+    const URL: &str = "http://keystone/v3";
+
+    fn login(username: &str) -> Login {
+        Login { username: username.into(), password: "secret".into() }
+    }
+
+    fn server() -> IdentityLogin {
+        IdentityLogin { url: URL.into(), administrator: login("admin") }
+    }
+
+    fn entries() -> IdentityEntries {
+        let endpoint = CatalogEndpoint { interface: Interface::Public, url: "http://glance".into() };
+        IdentityEntries {
+            projects: vec!["service".into()],
+            roles: Vec::new(),
+            services: vec![CatalogService {
+                service_type: "image".into(),
+                name: "glance".into(),
+                description: String::new(),
+                region: "RegionOne".into(),
+                endpoints: vec![endpoint],
+            }],
+            users: vec![IdentityAccount {
+                login: login("glance"),
+                project: "service".into(),
+                roles: vec!["admin".into(), "service".into()],
+            }],
+        }
+    }
+
+    #[tokio::test]
+    async fn damage_is_repaired_and_nothing_else_written() {
+        let script = Script::default();
+        let identity = FakeIdentity::new(script.clone());
+        assert!(identity.ensure(&server(), &entries()).await.unwrap());
+        assert!(!identity.ensure(&server(), &entries()).await.unwrap());
+        let whole = identity.state(URL);
+        identity.edit(URL, |state| {
+            let service = state.services.get_mut("image").unwrap();
+            service.endpoints.get_mut("RegionOne").unwrap().insert("public".into(), "http://wrong".into());
+        });
+        assert!(identity.ensure(&server(), &entries()).await.unwrap());
+        assert_eq!(identity.state(URL), whole);
+        assert_eq!(script.writes().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_user_needs_a_project_and_roles_that_exist() {
+        let identity = FakeIdentity::new(Script::default());
+        let incomplete = IdentityEntries { projects: Vec::new(), ..entries() };
+        let failure = identity.ensure(&server(), &incomplete).await;
+        assert!(matches!(failure, Err(PortError::Unavailable { .. })), "{failure:?}");
+        assert_eq!(identity.state(URL), IdentityState::default());
+    }
+
+    #[tokio::test]
+    async fn services_and_users_can_be_dropped() {
+        let identity = FakeIdentity::new(Script::default());
+        identity.ensure(&server(), &entries()).await.unwrap();
+        identity.drop_service(&server(), "image").await.unwrap();
+        identity.drop_user(&server(), "glance").await.unwrap();
+        let state = identity.state(URL);
+        assert!(state.services.is_empty() && state.users.is_empty());
+        assert!(state.projects.contains("service"));
+    }
+}

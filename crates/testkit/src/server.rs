@@ -1,0 +1,105 @@
+//! What all servers outside of the cluster have in common: state by address, and being down.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use openstack_operator_engine::ports::{Login, PortResult};
+use serde::Serialize;
+
+use crate::lock;
+use crate::script::Script;
+
+/// What one server holds.
+pub trait ServerState: Clone + Default + PartialEq + Serialize {
+    /// Name of the port in the log.
+    const PORT: &'static str;
+}
+
+/// Why a server that answers does not do what is asked.
+pub(crate) enum Trouble {
+    Refused(String),
+    /// It may be there later.
+    Missing(String),
+}
+
+/// The operator's own account is not changed or removed as if it were another's.
+pub(crate) fn protect(administrator: &Login, user: &str) -> Result<(), Trouble> {
+    if administrator.username == user {
+        return Err(Trouble::Refused(format!("{user} is the server's administrator")));
+    }
+    Ok(())
+}
+
+/// All servers of one port. A server exists as soon as it is spoken to.
+#[derive(Debug)]
+pub struct FakeServer<S> {
+    script: Script,
+    servers: Mutex<Servers<S>>,
+}
+
+#[derive(Debug)]
+struct Servers<S> {
+    down: bool,
+    states: BTreeMap<String, S>,
+    administrators: BTreeMap<String, Login>,
+}
+
+impl<S: ServerState> FakeServer<S> {
+    pub fn new(script: Script) -> Self {
+        let servers = Servers { down: false, states: BTreeMap::new(), administrators: BTreeMap::new() };
+        Self { script, servers: Mutex::new(servers) }
+    }
+
+    /// Whether every call fails as if nothing answered.
+    pub fn set_down(&self, down: bool) {
+        lock(&self.servers).down = down;
+    }
+
+    /// What the server at an address holds.
+    pub fn state(&self, address: &str) -> S {
+        lock(&self.servers).states.get(address).cloned().unwrap_or_default()
+    }
+
+    /// Changes what the server at an address holds, past the operator.
+    pub fn edit(&self, address: &str, change: impl FnOnce(&mut S)) {
+        change(lock(&self.servers).states.entry(address.to_owned()).or_default());
+    }
+
+    /// Who spoke to the server last.
+    pub fn administrator(&self, address: &str) -> Option<Login> {
+        lock(&self.servers).administrators.get(address).cloned()
+    }
+
+    /// Every server by its address.
+    pub(crate) fn states(&self) -> BTreeMap<String, S> {
+        lock(&self.servers).states.clone()
+    }
+
+    /// One call of the port: it looks, and writes where the change changes something. Returns whether it wrote.
+    pub(crate) fn call(
+        &self,
+        verb: &'static str,
+        name: &str,
+        (address, administrator): (&str, &Login),
+        change: impl FnOnce(&mut S) -> Result<(), Trouble>,
+    ) -> PortResult<bool> {
+        let attempt = self.script.begin(verb, S::PORT, name)?;
+        let mut servers = lock(&self.servers);
+        if servers.down {
+            return Err(attempt.unavailable("the server is down"));
+        }
+        servers.administrators.insert(address.to_owned(), administrator.clone());
+        let state = servers.states.entry(address.to_owned()).or_default();
+        let mut next = state.clone();
+        change(&mut next).map_err(|trouble| match trouble {
+            Trouble::Refused(reason) => attempt.refused(reason),
+            Trouble::Missing(what) => attempt.unavailable(&format!("there is no {what} yet")),
+        })?;
+        if next == *state {
+            return Ok(false);
+        }
+        attempt.write()?;
+        *state = next;
+        Ok(true)
+    }
+}

@@ -1,0 +1,128 @@
+//! Database servers in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use openstack_operator_engine::ports::{PortResult, Sql, SqlGrant, SqlServer};
+use serde::Serialize;
+
+use crate::server::{FakeServer, ServerState, protect};
+
+/// Database servers by their host.
+pub type FakeSql = FakeServer<SqlState>;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SqlState {
+    pub databases: BTreeSet<String>,
+    /// Passwords by user.
+    pub users: BTreeMap<String, String>,
+    /// User and database.
+    pub grants: BTreeSet<(String, String)>,
+}
+
+impl ServerState for SqlState {
+    const PORT: &'static str = "sql";
+}
+
+#[async_trait]
+impl Sql for FakeSql {
+    async fn ensure(&self, server: &SqlServer, grant: &SqlGrant) -> PortResult<bool> {
+        self.call("ensure", &grant.database, (&server.host, &server.administrator), |state| {
+            let user = &grant.user;
+            protect(&server.administrator, &user.username)?;
+            state.databases.insert(grant.database.clone());
+            state.users.insert(user.username.clone(), user.password.clone());
+            state.grants.insert((user.username.clone(), grant.database.clone()));
+            Ok(())
+        })
+    }
+
+    async fn drop_database(&self, server: &SqlServer, database: &str) -> PortResult<()> {
+        // MariaDB keeps the rights on a database that is gone.
+        self.call("drop_database", database, (&server.host, &server.administrator), |state| {
+            state.databases.remove(database);
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    async fn drop_user(&self, server: &SqlServer, user: &str) -> PortResult<()> {
+        self.call("drop_user", user, (&server.host, &server.administrator), |state| {
+            protect(&server.administrator, user)?;
+            state.users.remove(user);
+            state.grants.retain(|(granted, _)| granted != user);
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use openstack_operator_engine::ports::{Login, PortError};
+
+    use super::*;
+    use crate::script::Script;
+
+    fn login(username: &str) -> Login {
+        Login { username: username.into(), password: "secret".into() }
+    }
+
+    fn server() -> SqlServer {
+        SqlServer { host: "db".into(), port: 3306, administrator: login("root") }
+    }
+
+    fn grant() -> SqlGrant {
+        SqlGrant { database: "keystone".into(), user: login("keystone") }
+    }
+
+    #[tokio::test]
+    async fn only_what_differs_is_written() {
+        let script = Script::default();
+        let sql = FakeSql::new(script.clone());
+        assert!(sql.ensure(&server(), &grant()).await.unwrap());
+        assert!(!sql.ensure(&server(), &grant()).await.unwrap());
+        assert_eq!(script.log().len(), 2);
+        assert_eq!(script.writes().len(), 1);
+        assert_eq!(sql.administrator("db"), Some(login("root")));
+        sql.edit("db", |state| {
+            state.users.insert("keystone".into(), "other".into());
+        });
+        assert!(sql.ensure(&server(), &grant()).await.unwrap());
+        assert_eq!(sql.state("db").users["keystone"], "secret");
+    }
+
+    #[tokio::test]
+    async fn a_user_goes_with_its_rights_and_a_missing_one_is_no_write() {
+        let script = Script::default();
+        let sql = FakeSql::new(script.clone());
+        sql.ensure(&server(), &grant()).await.unwrap();
+        sql.drop_user(&server(), "keystone").await.unwrap();
+        assert!(sql.state("db").grants.is_empty());
+        sql.drop_database(&server(), "keystone").await.unwrap();
+        assert_eq!(sql.state("db"), SqlState::default());
+        script.clear_log();
+        sql.drop_user(&server(), "keystone").await.unwrap();
+        sql.drop_database(&server(), "keystone").await.unwrap();
+        assert!(script.writes().is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_administrator_is_nobodys_user() {
+        let sql = FakeSql::new(Script::default());
+        let wrong = SqlGrant { user: login("root"), ..grant() };
+        assert!(matches!(sql.ensure(&server(), &wrong).await, Err(PortError::Refused { .. })));
+        assert!(matches!(sql.drop_user(&server(), "root").await, Err(PortError::Refused { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_down_changes_nothing() {
+        let sql = FakeSql::new(Script::default());
+        sql.set_down(true);
+        let failure = sql.ensure(&server(), &grant()).await;
+        assert!(matches!(failure, Err(PortError::Unavailable { .. })));
+        sql.set_down(false);
+        assert_eq!(sql.state("db"), SqlState::default());
+        sql.ensure(&server(), &grant()).await.unwrap();
+    }
+}

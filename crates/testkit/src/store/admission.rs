@@ -1,0 +1,89 @@
+//! What an API server makes of a request before it stores anything, and what it refuses.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use openstack_operator_model::kind::{CONFIG_MAP, DEPLOYMENT, JOB, Kind, SECRET, STATEFUL_SET};
+use serde_json::{Map, Value, json};
+
+use super::{Key, Rejection};
+use crate::merge;
+
+/// Metadata that only the server writes.
+const SERVER_FIELDS: [&str; 6] =
+    ["uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields"];
+
+/// What a request wants of an object, without what it has no say in.
+pub(super) fn intent(key: &Key, body: &Value) -> Result<Value, Rejection> {
+    let mut intent = merge::without_nulls(body.clone());
+    let said = |pointer: &str| body.pointer(pointer).and_then(Value::as_str);
+    let api_version = key.kind.api_version();
+    for (field, expected) in [("/apiVersion", api_version.as_str()), ("/kind", key.kind.kind)] {
+        if said(field) != Some(expected) {
+            return Err(Rejection::Refused(format!("{field} is {:?}, not {expected:?}", said(field))));
+        }
+    }
+    for (field, expected) in [("/metadata/name", &key.name), ("/metadata/namespace", &key.namespace)] {
+        if said(field).is_some_and(|said| said != expected.as_str()) {
+            return Err(Rejection::Refused(format!("{field} is {:?}, not {expected:?}", said(field))));
+        }
+    }
+    if let Value::Object(fields) = &mut intent {
+        // A subresource: it is written by its own call.
+        fields.remove("status");
+        if key.kind == SECRET {
+            encode_texts(fields);
+        }
+        let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+        if let Value::Object(metadata) = metadata {
+            drop_server_fields(metadata);
+            metadata.insert("name".to_owned(), json!(key.name));
+            metadata.insert("namespace".to_owned(), json!(key.namespace));
+        }
+    }
+    Ok(intent)
+}
+
+pub(super) fn drop_server_fields(metadata: &mut Map<String, Value>) {
+    metadata.retain(|field, _| !SERVER_FIELDS.contains(&field.as_str()));
+}
+
+/// `stringData` is only a way to write `data`.
+fn encode_texts(fields: &mut Map<String, Value>) {
+    let Some(Value::Object(texts)) = fields.remove("stringData") else { return };
+    let data = fields.entry("data").or_insert_with(|| json!({}));
+    for (name, text) in &texts {
+        data[name] = json!(BASE64_STANDARD.encode(text.as_str().unwrap_or_default()));
+    }
+}
+
+/// A uid or a version in the request's metadata says which object it is meant for.
+pub(super) fn preconditions(metadata: Option<&Value>, live: Option<&Value>) -> Result<(), Rejection> {
+    for field in ["uid", "resourceVersion"] {
+        let expected = metadata.and_then(|metadata| metadata.get(field)).filter(|value| !value.is_null());
+        let found = live.and_then(|live| live["metadata"].get(field));
+        if expected.is_some() && expected != found {
+            return Err(Rejection::Conflict);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn immutable_fields(kind: Kind, live: &Value, next: &Value) -> Result<(), Rejection> {
+    let sealed = live.get("immutable") == Some(&Value::Bool(true));
+    let fields: &[&str] = match kind {
+        JOB => &["/spec/template", "/spec/selector"],
+        DEPLOYMENT => &["/spec/selector"],
+        STATEFUL_SET => &[
+            "/spec/volumeClaimTemplates",
+            "/spec/serviceName",
+            "/spec/selector",
+            "/spec/podManagementPolicy",
+        ],
+        CONFIG_MAP | SECRET if sealed => &["/data", "/binaryData", "/immutable"],
+        _ => &[],
+    };
+    match fields.iter().find(|field| live.pointer(field) != next.pointer(field)) {
+        Some(field) => Err(Rejection::Refused(format!("field {field} is immutable"))),
+        None => Ok(()),
+    }
+}

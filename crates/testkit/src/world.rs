@@ -1,0 +1,214 @@
+//! All fakes together, and what people do to them.
+
+use std::sync::Arc;
+
+use openstack_operator_engine::ports::{Environment, Ports};
+use openstack_operator_model::kind::{CHILD_KINDS, Kind, POD};
+use serde_json::{Value, json};
+
+use crate::bus::FakeBus;
+use crate::cluster::FakeCluster;
+use crate::environment::FakeEnvironment;
+use crate::fingerprint::fingerprint;
+use crate::identity::FakeIdentity;
+use crate::script::Script;
+use crate::sql::FakeSql;
+use crate::store::{Key, Manager};
+use crate::yaml;
+
+/// Everything outside the process.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub script: Script,
+    pub environment: Arc<FakeEnvironment>,
+    pub cluster: Arc<FakeCluster>,
+    pub sql: Arc<FakeSql>,
+    pub bus: Arc<FakeBus>,
+    pub identity: Arc<FakeIdentity>,
+    kinds: Vec<Kind>,
+}
+
+impl World {
+    /// An empty world that knows these kinds of the operator besides Kubernetes' own.
+    pub fn new(own_kinds: &[Kind]) -> Self {
+        let script = Script::default();
+        let environment: Arc<FakeEnvironment> = Arc::default();
+        Self {
+            cluster: Arc::new(FakeCluster::new(script.clone(), Arc::clone(&environment))),
+            sql: Arc::new(FakeSql::new(script.clone())),
+            bus: Arc::new(FakeBus::new(script.clone())),
+            identity: Arc::new(FakeIdentity::new(script.clone())),
+            kinds: CHILD_KINDS.iter().chain([&POD]).chain(own_kinds).copied().collect(),
+            script,
+            environment,
+        }
+    }
+
+    pub fn ports(&self) -> Ports {
+        Ports {
+            cluster: self.cluster.clone(),
+            sql: self.sql.clone(),
+            bus: self.bus.clone(),
+            identity: self.identity.clone(),
+            environment: self.environment.clone(),
+        }
+    }
+
+    /// Creates or changes an object as a user does with `kubectl apply`; its status is not theirs to write. Without
+    /// a namespace it is in `default`. Returns it as stored.
+    pub fn apply_object(&self, object: &Value) -> Value {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let (api_version, kind) = (text("/apiVersion"), text("/kind"));
+        let kind = self
+            .kinds
+            .iter()
+            .find(|known| known.kind == kind && known.api_version() == api_version)
+            .unwrap_or_else(|| panic!("{api_version} {kind} is not known here: give it to World::new"));
+        let namespace = match text("/metadata/namespace") {
+            "" => "default",
+            namespace => namespace,
+        };
+        let key = Key::new(*kind, namespace, text("/metadata/name"));
+        assert!(!key.name.is_empty(), "an object needs a name: {object}");
+        let now = self.environment.now();
+        let applied = self.cluster.with_store(|store| store.apply(&key, Manager::User, object, now));
+        applied.unwrap_or_else(|rejection| panic!("{} {}: {rejection:?}", kind.kind, key.name))
+    }
+
+    /// The same of a YAML document.
+    pub fn apply_yaml(&self, document: &str) -> Value {
+        self.apply_object(&yaml::parse(document))
+    }
+
+    pub fn object(&self, kind: Kind, namespace: &str, name: &str) -> Option<Value> {
+        self.cluster.object(kind, namespace, name)
+    }
+
+    /// Deletes an object as a user does; one with finalizers stays until they are gone.
+    pub fn delete_object(&self, kind: Kind, namespace: &str, name: &str) {
+        let now = self.environment.now();
+        let key = Key::new(kind, namespace, name);
+        self.cluster.with_store(|store| {
+            assert!(store.get(&key).is_some(), "there is no {} {namespace}/{name} to delete", kind.kind);
+            store.delete(&key, now);
+        });
+    }
+
+    /// Gives an object a status, as its own controller does.
+    pub fn set_status(&self, kind: Kind, namespace: &str, name: &str, status: Value) {
+        let now = self.environment.now();
+        let key = Key::new(kind, namespace, name);
+        let changed = self.cluster.with_store(|store| store.set_status(&key, status, now));
+        changed.unwrap_or_else(|rejection| panic!("{} {name}: {rejection:?}", kind.kind));
+    }
+
+    /// The whole state in a form that is equal for two runs to the same end: no versions, and placeholders for uids,
+    /// times, generated values and what is derived from them. Events are no part of it.
+    pub fn fingerprint(&self) -> Value {
+        let servers = [
+            ("sql", json!(self.sql.states())),
+            ("bus", json!(self.bus.states())),
+            ("identity", json!(self.identity.states())),
+        ];
+        let generated = self.environment.generated();
+        self.cluster.with_store(|store| fingerprint(store, &generated, &servers))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use openstack_operator_engine::ports::{Login, SqlGrant, SqlServer};
+    use openstack_operator_model::kind::{CONFIG_MAP, JOB, SECRET};
+    use openstack_operator_model::lower::{Manifest, TASK_ANNOTATION};
+
+    use super::*;
+
+    const CLOUD: Kind = Kind::own("Cloud", "clouds");
+
+    const DOCUMENT: &str = "
+apiVersion: openstack.k8s.io/v1alpha1
+kind: Cloud
+metadata: { name: cloud }
+spec: { region: one, replicas: 2 }
+";
+
+    #[test]
+    fn a_user_changes_what_was_written_and_nothing_else() {
+        let world = World::new(&[CLOUD]);
+        let first = world.apply_yaml(DOCUMENT);
+        assert_eq!(first["metadata"]["generation"], 1);
+        world.set_status(CLOUD, "default", "cloud", json!({ "observedGeneration": 1 }));
+        let second = world.apply_yaml(&DOCUMENT.replace("region: one, ", ""));
+        assert_eq!(second["spec"], json!({ "replicas": 2 }));
+        assert_eq!(second["status"], json!({ "observedGeneration": 1 }));
+        assert_eq!(second["metadata"]["generation"], 2);
+        assert!(world.script.log().is_empty(), "a user is not the operator");
+        world.delete_object(CLOUD, "default", "cloud");
+        assert_eq!(world.object(CLOUD, "default", "cloud"), None);
+    }
+
+    /// A world in which an operator has made a Secret, a Job and a database user.
+    async fn run(tries: usize) -> World {
+        let world = World::new(&[CLOUD]);
+        let ports = world.ports();
+        for _ in 1..tries {
+            // A password that was generated and then lost, and an object that was made twice.
+            ports.environment.password(20);
+            world.apply_yaml("{ apiVersion: v1, kind: ConfigMap, metadata: { name: other } }");
+            world.delete_object(CONFIG_MAP, "default", "other");
+            world.environment.advance(Duration::from_mins(1));
+        }
+        let owner = world.apply_yaml(DOCUMENT);
+        let password = ports.environment.password(20);
+        let now = ports.environment.now().to_string();
+        let owners =
+            json!([{ "apiVersion": "v1", "kind": "Cloud", "name": "x", "uid": owner["metadata"]["uid"] }]);
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "x", "ownerReferences": owners },
+            "stringData": { "password": password, "url": format!("mysql://x:{password}@db") },
+        });
+        let job = json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": { "name": "x", "annotations": { TASK_ANNOTATION: format!("hash{tries}"), "at": now } },
+        });
+        for (kind, body) in [(SECRET, secret), (JOB, job)] {
+            let manifest = Manifest { kind, name: "x".into(), body };
+            ports.cluster.apply("default", &manifest).await.unwrap();
+        }
+        let administrator = Login { username: "root".into(), password: "root".into() };
+        let server = SqlServer { host: "db".into(), port: 3306, administrator };
+        let grant = SqlGrant { database: "x".into(), user: Login { username: "x".into(), password } };
+        ports.sql.ensure(&server, &grant).await.unwrap();
+        world
+    }
+
+    #[tokio::test]
+    async fn two_ways_to_the_same_end_have_one_fingerprint() {
+        let (straight, detour) = (run(1).await, run(3).await);
+        let raw = |world: &World| world.object(SECRET, "default", "x").unwrap();
+        assert_ne!(raw(&straight), raw(&detour));
+        let print = straight.fingerprint();
+        assert_eq!(print, detour.fingerprint());
+        let secret = &print["objects"]["Secret default/x"];
+        assert_eq!(
+            secret["data"],
+            json!({ "password": "<generated 1>", "url": "mysql://x:<generated 1>@db" })
+        );
+        assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], "<uid of Cloud default/cloud>");
+        assert_eq!(secret["metadata"]["creationTimestamp"], "<time>");
+        assert_eq!(print["objects"]["Job default/x"]["metadata"]["annotations"][TASK_ANNOTATION], "<task 1>");
+        assert_eq!(print["sql"]["db"]["users"]["x"], "<generated 1>");
+    }
+
+    #[tokio::test]
+    async fn another_end_has_another_fingerprint() {
+        let world = run(1).await;
+        let before = world.fingerprint();
+        world.sql.edit("db", |state| {
+            state.users.insert("x".into(), "stale".into());
+        });
+        assert_ne!(world.fingerprint(), before);
+    }
+}
