@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mysql_async::prelude::{FromRow, Queryable};
-use mysql_async::{Conn, IoError, OptsBuilder};
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, IoError, OptsBuilder, Row};
 use openstack_operator_engine::ports::{Login, PortError, PortResult, Sql, SqlGrant, SqlServer};
-use snafu::{ResultExt, Snafu, ensure};
+use snafu::{OptionExt, ResultExt, Snafu, ensure};
 use tokio::time::timeout;
 
 use crate::administrator;
@@ -122,7 +122,7 @@ async fn ensure_grant(server: &SqlServer, grant: &SqlGrant) -> Result<bool, Fail
         wrote = true;
     }
     let rights = all_rights(database);
-    let grants: Vec<String> = query(&mut connection, &format!("SHOW GRANTS FOR {account}")).await?;
+    let grants = query(&mut connection, &format!("SHOW GRANTS FOR {account}")).await?;
     if !grants.iter().any(|grant| grant.starts_with(&format!("{rights} TO "))) {
         execute(&mut connection, &format!("{rights} TO {account}")).await?;
         wrote = true;
@@ -137,7 +137,7 @@ async fn ensure_database(connection: &mut Conn, database: &str) -> Result<bool, 
         "SELECT DEFAULT_CHARACTER_SET_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = {}",
         literal(database)
     );
-    let found: Vec<String> = query(connection, &statement).await?;
+    let found = query(connection, &statement).await?;
     if let Some(character_set) = found.first() {
         if !CHARACTER_SETS.contains(&character_set.as_str()) {
             tracing::warn!(
@@ -173,7 +173,7 @@ async fn remove_user(server: &SqlServer, user: &str) -> Result<(), Failure> {
 
 async fn has_user(connection: &mut Conn, user: &str) -> Result<bool, Failure> {
     let statement = format!("SELECT User FROM mysql.user WHERE User = {} AND Host = '%'", literal(user));
-    let found: Vec<String> = query(connection, &statement).await?;
+    let found = query(connection, &statement).await?;
     Ok(!found.is_empty())
 }
 
@@ -206,12 +206,11 @@ async fn execute(connection: &mut Conn, statement: &str) -> Result<(), Failure> 
     Ok(timeout(STATEMENT_TIMEOUT, done).await.context(SlowStatementSnafu)??)
 }
 
-async fn query<T: FromRow + Send + 'static>(
-    connection: &mut Conn,
-    statement: &str,
-) -> Result<Vec<T>, Failure> {
+/// The first column of every row.
+async fn query(connection: &mut Conn, statement: &str) -> Result<Vec<String>, Failure> {
     let rows = connection.query(statement);
-    Ok(timeout(STATEMENT_TIMEOUT, rows).await.context(SlowStatementSnafu)??)
+    let rows: Vec<Row> = timeout(STATEMENT_TIMEOUT, rows).await.context(SlowStatementSnafu)??;
+    rows.into_iter().map(|mut row| row.take_opt(0).and_then(Result::ok).context(ProtocolSnafu)).collect()
 }
 
 /// What was asked for is done, so a farewell that fails does not matter.

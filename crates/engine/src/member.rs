@@ -11,6 +11,7 @@ use openstack_operator_model::service::{AnyService, Member};
 use serde_json::json;
 
 use crate::engine::{Engine, Key, Stop, guarded};
+use crate::ports::PortResult;
 
 /// What was decided, and how far the members are.
 pub(crate) struct Directed {
@@ -19,6 +20,20 @@ pub(crate) struct Directed {
 }
 
 impl Engine {
+    /// Why pods of an object do not become ready, as far as the kubelet or the scheduler say. It names containers and
+    /// no pods, whose names may be generated.
+    pub(crate) async fn trouble(&self, key: &Key) -> PortResult<Option<String>> {
+        Ok(self.pods(key).await?.iter().find_map(trouble))
+    }
+
+    async fn pods(&self, key: &Key) -> PortResult<Vec<DynamicObject>> {
+        let labels = BTreeMap::from([
+            (INSTANCE_LABEL.to_owned(), key.name.clone()),
+            (KIND_LABEL.to_owned(), key.kind.kind.to_owned()),
+        ]);
+        self.ports.cluster.list(POD, &key.namespace, &labels).await
+    }
+
     /// **Invariant:** what is decided is remembered in the status before anybody is told, so that an operator that
     /// ends in between decides the same again.
     pub(crate) async fn direct(
@@ -28,11 +43,7 @@ impl Engine {
         object: &DynamicObject,
         memory: &BTreeMap<String, String>,
     ) -> Result<Directed, Stop> {
-        let labels = BTreeMap::from([
-            (INSTANCE_LABEL.to_owned(), key.name.clone()),
-            (KIND_LABEL.to_owned(), key.kind.kind.to_owned()),
-        ]);
-        let pods = self.ports.cluster.list(POD, &key.namespace, &labels).await?;
+        let pods = self.pods(key).await?;
         let members: Vec<Member> = pods.iter().map(member).collect();
         let direction = guarded("directing members", || service.direct(object, &members, memory))?;
         if direction.memory == *memory {
@@ -52,12 +63,35 @@ impl Engine {
     }
 }
 
+fn status(pod: &DynamicObject) -> PodStatus {
+    pod.data.get("status").and_then(|status| serde_json::from_value(status.clone()).ok()).unwrap_or_default()
+}
+
+fn trouble(pod: &DynamicObject) -> Option<String> {
+    let status = status(pod);
+    let unschedulable = status.conditions.iter().flatten().find_map(|condition| {
+        let stuck = condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some("Unschedulable");
+        stuck.then(|| format!("no node takes the pod: {}", condition.message.as_deref().unwrap_or_default()))
+    });
+    let mut containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    unschedulable.or_else(|| {
+        containers.find_map(|container| {
+            let state = container.state.as_ref()?;
+            let waiting = state.waiting.as_ref().and_then(|waiting| waiting.reason.as_deref());
+            let failed = state.terminated.as_ref().filter(|ended| ended.exit_code != 0);
+            let reason = match (waiting, failed) {
+                // Every pod passes through these.
+                (Some("ContainerCreating" | "PodInitializing"), _) | (None, None) => return None,
+                (Some(reason), _) => reason,
+                (None, Some(ended)) => ended.reason.as_deref().unwrap_or("Error"),
+            };
+            Some(format!("container {}: {reason}", container.name))
+        })
+    })
+}
+
 fn member(pod: &DynamicObject) -> Member {
-    let status: PodStatus = pod
-        .data
-        .get("status")
-        .and_then(|status| serde_json::from_value(status.clone()).ok())
-        .unwrap_or_default();
+    let status = status(pod);
     let main = status.container_statuses.iter().flatten().next();
     let restarts = main.map_or(0, |main| main.restart_count);
     let setup = status.init_container_statuses.iter().flatten().next();

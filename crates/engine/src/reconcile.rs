@@ -211,8 +211,14 @@ impl Engine {
                 };
                 work.found(ConditionType::Registered, progress);
             }
-            let Some(list) = manifests.get(&phase) else { continue };
             let condition = condition_of(phase);
+            let empty = Vec::new();
+            let list = match manifests.get(&phase) {
+                Some(list) => list,
+                // Tasks that have nothing to do at the moment are still part of the object.
+                None if matches!(phase, Phase::Tasks | Phase::Finish) && !plan.tasks.is_empty() => &empty,
+                None => continue,
+            };
             if work.is_stopped() {
                 work.found(condition, Progress::NotReached);
                 continue;
@@ -236,6 +242,12 @@ impl Engine {
                 if one_by_one && progress != Progress::Done {
                     break;
                 }
+            }
+            if let (Phase::Tasks | Phase::Workloads | Phase::Finish, Progress::Waiting { message, .. }) =
+                (phase, &mut progress)
+                && let Some(trouble) = self.trouble(key).await?
+            {
+                *message = format!("{message} ({trouble})");
             }
             match phase {
                 Phase::Workloads => {

@@ -64,7 +64,7 @@ impl Runner {
                 "reconcile",
                 kind = key.kind.kind,
                 namespace = key.namespace,
-                name = key.name
+                object = key.name
             );
             let begun = Instant::now();
             let outcome = self.engine.reconcile(&key).instrument(span.clone()).await;

@@ -141,11 +141,11 @@ pub struct Resources {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ResourceAmounts {
     /// CPU, e.g. `500m`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::quantity_option")]
     pub cpu: Option<String>,
     /// Memory, e.g. `1Gi`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::quantity_option")]
     pub memory: Option<String>,
 }
@@ -305,7 +305,7 @@ pub enum DeletionPolicy {
 #[serde(rename_all = "camelCase")]
 pub struct Storage {
     /// Size of each pod's volume.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::storage_size")]
     pub storage_size: Option<String>,
     /// Storage class of the volumes; the cluster's default where none is given.

@@ -1,7 +1,8 @@
 //! Pieces of schemas that types alone cannot say: bounds of maps, and patterns of quantities.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceColumnDefinition, CustomResourceDefinition, ValidationRule,
+    CustomResourceColumnDefinition, CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
+    JSONSchemaPropsOrBool, ValidationRule,
 };
 use schemars::{Schema, SchemaGenerator, json_schema};
 
@@ -27,10 +28,31 @@ pub fn finish(mut crd: CustomResourceDefinition, longest_name: usize) -> CustomR
         columns.push(column("Age", "date", ".metadata.creationTimestamp"));
         let schema = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
         if let Some(schema) = schema {
+            tidy(schema);
             schema.x_kubernetes_validations.get_or_insert_default().push(named.clone());
         }
     }
     crd
+}
+
+/// Leaves defaults of fields to the fields themselves, which say them already, and drops formats that Kubernetes
+/// does not know.
+fn tidy(schema: &mut JSONSchemaProps) {
+    if let Some(default) = &mut schema.default
+        && default.0.is_object()
+    {
+        default.0 = serde_json::json!({});
+    }
+    if schema.format.as_deref().is_some_and(|format| format.starts_with("uint")) {
+        schema.format = None;
+    }
+    schema.properties.iter_mut().flat_map(|properties| properties.values_mut()).for_each(tidy);
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        tidy(items);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        tidy(values);
+    }
 }
 
 fn column(name: &str, kind: &str, path: &str) -> CustomResourceColumnDefinition {

@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use openstack_operator_engine::metrics::Metrics;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
@@ -30,6 +31,7 @@ pub(crate) struct Admin {
     registry: Arc<Registry>,
     ready: Arc<AtomicBool>,
     leader: Gauge,
+    metrics: Metrics,
 }
 
 impl Admin {
@@ -39,12 +41,18 @@ impl Admin {
         registry.register("build", "The version that runs", version);
         let leader = Gauge::default();
         registry.register("leader", "Whether this process holds the Lease", leader.clone());
-        Self { registry: Arc::new(registry), ready: Arc::default(), leader }
+        let metrics = Metrics::register(&mut registry);
+        Self { registry: Arc::new(registry), ready: Arc::default(), leader, metrics }
     }
 
     /// From now on the process may receive traffic and count as available.
     pub(crate) fn set_ready(&self) {
         self.ready.store(true, Ordering::Relaxed);
+    }
+
+    /// What the engine counts into.
+    pub(crate) fn metrics(&self) -> Metrics {
+        self.metrics.clone()
     }
 
     pub(crate) fn set_leader(&self) {

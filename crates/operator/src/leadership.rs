@@ -20,6 +20,8 @@ pub(crate) enum Error {
     LoseLease,
     #[snafu(display("failed to hold the Lease {LEASE}"))]
     HoldLease { source: LeaseManagerError },
+    #[snafu(display("the engine ended, which it never should"))]
+    EndWork,
     #[snafu(display("the task that holds the Lease {LEASE} ended"))]
     EndTask { source: JoinError },
 }

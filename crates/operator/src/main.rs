@@ -3,6 +3,7 @@
 mod admin;
 mod leadership;
 mod run;
+mod site;
 mod telemetry;
 
 use std::process::ExitCode;

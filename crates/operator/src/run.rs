@@ -1,15 +1,28 @@
-//! The operator as a process: probes, leader election and an orderly end.
+//! The operator as a process: probes, leader election, the engine at work, and an orderly end.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use kube::Client;
+use openstack_operator_adapters::bus::ManagementBus;
+use openstack_operator_adapters::environment::SystemEnvironment;
+use openstack_operator_adapters::identity::IdentityV3;
+use openstack_operator_adapters::kube::KubeCluster;
+use openstack_operator_adapters::sql::MariaSql;
+use openstack_operator_engine::engine::Engine;
+use openstack_operator_engine::index::ChildIndex;
+use openstack_operator_engine::ports::{PortError, Ports};
+use openstack_operator_engine::run::Runner;
+use openstack_operator_services::ALL;
 use snafu::{ResultExt, Snafu};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::admin::{self, Admin};
 use crate::leadership::{self, Leadership};
+use crate::site::SiteArguments;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -23,6 +36,12 @@ pub(crate) struct Arguments {
     /// Who this process is in the election; must differ from every other's.
     #[arg(long, env = "POD_NAME")]
     identity: String,
+    /// How often, in seconds, what no watch can see is looked at: catalogs, databases, message buses.
+    #[arg(long, env = "OPENSTACK_OPERATOR_DRIFT_SECONDS", default_value_t = 120, value_name = "SECONDS",
+          value_parser = clap::value_parser!(u64).range(1..=86400))]
+    drift_seconds: u64,
+    #[command(flatten)]
+    site: SiteArguments,
     /// Which events are logged, e.g. `info` or `info,openstack_operator=debug`.
     #[arg(long, env = "OPENSTACK_OPERATOR_LOG", default_value = "info", value_name = "FILTER")]
     pub(crate) log: String,
@@ -34,6 +53,8 @@ pub(crate) enum Error {
     FindCluster { source: kube::Error },
     #[snafu(display("the API server does not answer"))]
     AskApiServer { source: kube::Error },
+    #[snafu(display("failed to prepare the clients of other servers"))]
+    PrepareClients { source: PortError },
     #[snafu(transparent)]
     Admin { source: admin::Error },
     #[snafu(transparent)]
@@ -68,15 +89,17 @@ async fn lead(
     admin: &Admin,
     mut stop: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<(), Error> {
+    let client = Client::try_default().await.context(FindClusterSnafu)?;
     let mut leadership = tokio::select! {
         () = &mut stop => return Ok(()),
-        joined = join_election(arguments) => joined?,
+        joined = join_election(arguments, client.clone()) => joined?,
     };
+    let runner = runner(arguments, admin, client.clone())?;
     // One that stands by is as ready as one that leads: it is there to take over.
     admin.set_ready();
     let outcome = tokio::select! {
         () = stop => None,
-        error = work(&mut leadership, admin) => Some(error),
+        error = work(&mut leadership, admin, runner, client) => Some(error),
     };
     match outcome {
         None => Ok(leadership.resign().await?),
@@ -84,20 +107,44 @@ async fn lead(
     }
 }
 
-async fn join_election(arguments: &Arguments) -> Result<Leadership, Error> {
-    let client = Client::try_default().await.context(FindClusterSnafu)?;
+async fn join_election(arguments: &Arguments, client: Client) -> Result<Leadership, Error> {
     let version = client.apiserver_version().await.context(AskApiServerSnafu)?;
     let namespace = arguments.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     tracing::info!(kubernetes = version.git_version, namespace, identity = arguments.identity, "connected");
     Ok(Leadership::seek(client, &namespace, &arguments.identity).await?)
 }
 
-/// Works while this process leads; returns why it no longer does.
-async fn work(leadership: &mut Leadership, admin: &Admin) -> leadership::Error {
+fn runner(arguments: &Arguments, admin: &Admin, client: Client) -> Result<Runner, Error> {
+    let children = Arc::new(ChildIndex::default());
+    let metrics = admin.metrics();
+    let counted = metrics.clone();
+    let cluster = KubeCluster::watched(client, children.clone())
+        .with_on_write(Arc::new(move |verb| counted.wrote(verb)));
+    let ports = Ports {
+        cluster: Arc::new(cluster),
+        sql: Arc::new(MariaSql),
+        bus: Arc::new(ManagementBus::new().context(PrepareClientsSnafu)?),
+        identity: Arc::new(IdentityV3::new().context(PrepareClientsSnafu)?),
+        environment: Arc::new(SystemEnvironment),
+    };
+    Ok(Runner {
+        engine: Arc::new(Engine::new(ALL, arguments.site.site(), ports)),
+        children,
+        metrics,
+        drift_interval: Duration::from_secs(arguments.drift_seconds),
+    })
+}
+
+/// Works while this process leads; returns why it no longer does. Work that is cut short is done again by whoever
+/// leads next: every step may be repeated.
+async fn work(leadership: &mut Leadership, admin: &Admin, runner: Runner, client: Client) -> leadership::Error {
     if let Err(error) = leadership.won().await {
         return error;
     }
     admin.set_leader();
     tracing::info!("leading");
-    leadership.lost().await
+    tokio::select! {
+        error = leadership.lost() => error,
+        () = runner.run(client) => leadership::Error::EndWork,
+    }
 }

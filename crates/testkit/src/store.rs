@@ -130,6 +130,19 @@ impl Store {
         Ok(())
     }
 
+    /// Changes an object in any way, as with `kubectl edit`.
+    pub(crate) fn edit(
+        &mut self,
+        key: &Key,
+        change: impl FnOnce(&mut Value),
+        now: Timestamp,
+    ) -> Result<(), Rejection> {
+        let mut stored = self.objects.get(key).ok_or(Rejection::Conflict)?.clone();
+        change(&mut stored.body);
+        self.save(key, stored, now);
+        Ok(())
+    }
+
     /// Returns whether the status became another.
     pub(crate) fn set_status(&mut self, key: &Key, status: Value, now: Timestamp) -> Result<bool, Rejection> {
         let mut stored = self.objects.get(key).ok_or(Rejection::Conflict)?.clone();

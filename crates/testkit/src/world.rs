@@ -94,6 +94,14 @@ impl World {
         });
     }
 
+    /// Changes an object in any way, as a user does with `kubectl edit`.
+    pub fn edit_object(&self, kind: Kind, namespace: &str, name: &str, change: impl FnOnce(&mut Value)) {
+        let now = self.environment.now();
+        let key = Key::new(kind, namespace, name);
+        let edited = self.cluster.with_store(|store| store.edit(&key, change, now));
+        edited.unwrap_or_else(|rejection| panic!("{} {namespace}/{name}: {rejection:?}", kind.kind));
+    }
+
     /// Gives an object a status, as its own controller does.
     pub fn set_status(&self, kind: Kind, namespace: &str, name: &str, status: Value) {
         let now = self.environment.now();
@@ -144,6 +152,9 @@ spec: { region: one, replicas: 2 }
         assert_eq!(second["spec"], json!({ "replicas": 2 }));
         assert_eq!(second["status"], json!({ "observedGeneration": 1 }));
         assert_eq!(second["metadata"]["generation"], 2);
+        world.edit_object(CLOUD, "default", "cloud", |cloud| cloud["spec"] = json!({}));
+        let third = world.object(CLOUD, "default", "cloud").unwrap();
+        assert_eq!((&third["spec"], &third["metadata"]["generation"]), (&json!({}), &json!(3)));
         assert!(world.script.log().is_empty(), "a user is not the operator");
         world.delete_object(CLOUD, "default", "cloud");
         assert_eq!(world.object(CLOUD, "default", "cloud"), None);

@@ -1,9 +1,10 @@
-//! Quoting and names, and what becomes of a server's refusal; statements are tested against a real server.
-
-use tokio::io::AsyncWriteExt;
+//! Quoting, names, and what is said to a server in which case; what a real one makes of it is tested elsewhere.
 
 use super::*;
+use crate::sql::tests::server::{Facts, FakeServer};
 use crate::testing::{Outcome, everything_said, failure};
+
+mod server;
 
 fn server(port: u16) -> SqlServer {
     let administrator = Login { username: "root".to_owned(), password: "topsecret".to_owned() };
@@ -81,27 +82,58 @@ async fn the_administrator_is_neither_changed_nor_removed() -> Outcome {
     Ok(())
 }
 
-/// Greets everyone with an error, as a server does that lets nobody in.
-async fn refusing(code: u16, message: &str) -> std::io::Result<u16> {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    let port = listener.local_addr()?.port();
-    let mut packet = vec![0xff];
-    packet.extend(code.to_le_bytes());
-    packet.extend(message.as_bytes());
-    let length = u8::try_from(packet.len()).unwrap_or(u8::MAX);
-    packet.splice(0..0, [length, 0, 0, 0]);
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            drop(stream.write_all(&packet).await);
-        }
-    });
-    Ok(port)
+#[tokio::test]
+async fn the_first_time_makes_everything() -> Outcome {
+    let fake = FakeServer::start(Facts::default()).await?;
+    assert!(MariaSql.ensure(&server(fake.port), &grant("cloud_api", "cloud-api")).await?);
+    assert_eq!(
+        fake.writes(),
+        [
+            "CREATE DATABASE IF NOT EXISTS `cloud_api` CHARACTER SET utf8mb3 COLLATE utf8mb3_general_ci",
+            "CREATE USER IF NOT EXISTS 'cloud-api'@'%' IDENTIFIED BY 'hunter2'",
+            r"GRANT ALL PRIVILEGES ON `cloud\_api`.* TO 'cloud-api'@'%'",
+        ]
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_as_it_should_be_is_left_alone() -> Outcome {
+    for character_set in ["utf8mb3", "utf8mb4"] {
+        let fake =
+            FakeServer::start(Facts { character_set: Some(character_set), ..Facts::complete() }).await?;
+        assert!(!MariaSql.ensure(&server(fake.port), &grant("cloud_api", "cloud-api")).await?);
+        assert!(fake.writes().is_empty(), "{character_set}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_differs_is_corrected_and_nothing_else() -> Outcome {
+    let fake = FakeServer::start(Facts { refused_user: Some("cloud-api"), ..Facts::complete() }).await?;
+    assert!(MariaSql.ensure(&server(fake.port), &grant("cloud_api", "cloud-api")).await?);
+    assert_eq!(fake.writes(), ["ALTER USER 'cloud-api'@'%' IDENTIFIED BY 'hunter2'"]);
+
+    let similar = "GRANT ALL PRIVILEGES ON `cloud\\_api\\_cell`.* TO `cloud-api`@`%`";
+    let fake = FakeServer::start(Facts { grant: similar, ..Facts::complete() }).await?;
+    assert!(MariaSql.ensure(&server(fake.port), &grant("cloud_api", "cloud-api")).await?);
+    assert_eq!(fake.writes(), [r"GRANT ALL PRIVILEGES ON `cloud\_api`.* TO 'cloud-api'@'%'"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_removed_need_not_exist() -> Outcome {
+    let fake = FakeServer::start(Facts::default()).await?;
+    MariaSql.drop_database(&server(fake.port), "cloud_api").await?;
+    MariaSql.drop_user(&server(fake.port), "cloud-api").await?;
+    assert_eq!(fake.writes(), ["DROP DATABASE IF EXISTS `cloud_api`", "DROP USER IF EXISTS 'cloud-api'@'%'"]);
+    Ok(())
 }
 
 #[tokio::test]
 async fn an_administrator_who_is_not_let_in_may_be_let_in_later() -> Outcome {
-    let port = refusing(ACCESS_DENIED, "Access denied for user 'root'@'127.0.0.1'").await?;
-    let error = failure(MariaSql.ensure(&server(port), &grant("database", "user")).await)?;
+    let fake = FakeServer::start(Facts { refused_user: Some("root"), ..Facts::default() }).await?;
+    let error = failure(MariaSql.ensure(&server(fake.port), &grant("database", "user")).await)?;
     assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
     let said = everything_said(&error);
     assert!(said.contains("1045") && said.contains("Access denied"), "{said}");
@@ -110,11 +142,15 @@ async fn an_administrator_who_is_not_let_in_may_be_let_in_later() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_user_who_is_not_let_in_has_another_password() -> Outcome {
-    let port = refusing(ACCESS_DENIED, "Access denied").await?;
-    assert!(matches!(accepts(&server(port), &grant("database", "user").user).await, Ok(false)));
-    let port = refusing(1040, "Too many connections").await?;
-    assert!(accepts(&server(port), &grant("database", "user").user).await.is_err());
+async fn a_password_is_not_told_by_a_server_that_quotes_it() -> Outcome {
+    let fake = FakeServer::start(Facts { refuses_writes: true, ..Facts::default() }).await?;
+    let facts = Facts { character_set: Some("utf8mb3"), refuses_writes: true, ..Facts::default() };
+    let quoting = FakeServer::start(facts).await?;
+    let error = failure(MariaSql.ensure(&server(fake.port), &grant("database", "user")).await)?;
+    assert!(everything_said(&error).contains("near 'CREATE DATABASE"));
+    let error = failure(MariaSql.ensure(&server(quoting.port), &grant("database", "user")).await)?;
+    let said = everything_said(&error);
+    assert!(said.contains("1064") && !said.contains("hunter2"), "{said}");
     Ok(())
 }
 
@@ -123,10 +159,4 @@ fn only_what_will_not_change_is_refused() {
     let error = |code| Failure::Server { code, message: ": no".to_owned() }.into_port_error("act".to_owned());
     assert!(matches!(error(1044), PortError::Refused { .. }));
     assert!(matches!(error(1047), PortError::Unavailable { .. }));
-}
-
-#[test]
-fn the_server_s_words_about_a_password_are_not_repeated() {
-    let failure = Failure::Server { code: 1064, message: ": syntax error near 'hunter2'".to_owned() };
-    assert_eq!(failure.without_message().to_string(), "the server answered with error 1064");
 }

@@ -7,7 +7,8 @@ if [ ! -d "$data/mysql" ] || [ -e "$data/.installing" ]; then
     # A pod that is stopped half-way leaves the mark, and the next one begins anew.
     touch "$data/.installing"
     find "$data" -mindepth 1 -maxdepth 1 ! -name .installing ! -name lost+found -exec rm -rf {} +
-    mariadb-install-db --no-defaults --user=mysql --datadir="$data" --skip-test-db \
+    # Without --user: it would change owners, which only root may.
+    mariadb-install-db --no-defaults --datadir="$data" --skip-test-db \
         --auth-root-authentication-method=socket --auth-root-socket-user=mysql --skip-name-resolve
     rm "$data/.installing"
 fi

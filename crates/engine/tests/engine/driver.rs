@@ -1,0 +1,150 @@
+//! Drives the engine over a world of fakes, round by round.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use openstack_operator_engine::engine::{Engine, Key, Outcome};
+use openstack_operator_model::image::{Family, ImageDefaults};
+use openstack_operator_model::kind::Kind;
+use openstack_operator_model::service::{AnyService, Site};
+use openstack_operator_services as services;
+use openstack_operator_testkit::{World, yaml};
+use serde_json::{Value, json};
+
+use crate::sample;
+
+pub const NAMESPACE: &str = "openstack";
+/// A cloud is at rest within this many rounds, or never.
+const MOST_ROUNDS: usize = 60;
+
+/// Every service of the operator, and two that only tests have.
+static SERVICES: LazyLock<Vec<&'static dyn AnyService>> = LazyLock::new(|| {
+    let extra: [&'static dyn AnyService; 2] = [&sample::Widget, &sample::Bomb];
+    services::ALL.iter().copied().chain(extra).collect()
+});
+
+pub fn world() -> World {
+    World::new(&SERVICES.iter().map(|service| service.kind()).collect::<Vec<_>>())
+}
+
+/// An operator that has just started.
+pub fn engine(world: &World) -> Engine {
+    let images = ImageDefaults { family: Family::Kolla, registry: None, tag: None };
+    let site = Site { images, cluster_domain: "cluster.local".to_owned() };
+    Engine::new(&SERVICES, site, world.ports())
+}
+
+/// An object of one of the operator's kinds, as a user writes it.
+pub fn object(kind: Kind, name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": kind.api_version(), "kind": kind.kind,
+        "metadata": { "name": name, "namespace": NAMESPACE }, "spec": spec,
+    })
+}
+
+/// A world with a control plane of which everything is said by default.
+pub fn new_cloud() -> World {
+    let world = world();
+    world.apply_object(&object(services::control_plane::KIND, "cloud", &json!({})));
+    world
+}
+
+/// The same, with everything in place.
+pub async fn cloud() -> (World, Engine) {
+    let world = new_cloud();
+    let engine = engine(&world);
+    converge(&world, &engine).await;
+    world.script.clear_log();
+    (world, engine)
+}
+
+pub fn key(kind: Kind, name: &str) -> Key {
+    Key { kind, namespace: NAMESPACE.to_owned(), name: name.to_owned() }
+}
+
+/// Every object of the operator's kinds that there is.
+pub fn keys(world: &World, engine: &Engine) -> Vec<Key> {
+    let mut keys = Vec::new();
+    for kind in engine.kinds() {
+        for body in world.cluster.objects(kind) {
+            keys.push(key(kind, body["metadata"]["name"].as_str().unwrap()));
+        }
+    }
+    keys
+}
+
+/// Whether the operator comes back to an object at once, whatever else happens.
+pub fn is_urgent(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed { .. } | Outcome::Waiting { after: Some(Duration::ZERO) })
+}
+
+/// Looks at every object once, and lets the rest of the cluster do its part. Returns whether anything was or is to
+/// be done.
+pub async fn round(world: &World, engine: &Engine) -> bool {
+    let mut busy = false;
+    for key in keys(world, engine) {
+        let writes = world.script.writes().len();
+        let outcome = engine.reconcile(&key).await;
+        if world.script.crashed() {
+            break;
+        }
+        busy |= is_urgent(&outcome) || world.script.writes().len() != writes;
+    }
+    world.cluster.settle() || busy
+}
+
+/// Goes on until nothing changes any more, or until the process is killed.
+pub async fn converge(world: &World, engine: &Engine) {
+    for _ in 0..MOST_ROUNDS {
+        if !round(world, engine).await || world.script.crashed() {
+            return;
+        }
+    }
+    panic!("no rest after {MOST_ROUNDS} rounds:\n{}", statuses(world, engine));
+}
+
+/// What every object says of itself.
+pub fn statuses(world: &World, engine: &Engine) -> String {
+    let bodies = keys(world, engine).into_iter().filter_map(|key| {
+        let body = world.object(key.kind, &key.namespace, &key.name)?;
+        Some(format!("# {key}\n{}", yaml(&body["status"])))
+    });
+    bodies.collect()
+}
+
+pub fn get(world: &World, kind: Kind, name: &str) -> Value {
+    world.object(kind, NAMESPACE, name).unwrap_or_else(|| panic!("there is no {} {name}", kind.kind))
+}
+
+/// One condition of an object: its status, reason and message.
+pub fn condition(world: &World, kind: Kind, name: &str, condition: &str) -> (String, String, String) {
+    let body = get(world, kind, name);
+    let conditions = body["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let found = conditions.iter().find(|found| found["type"] == condition);
+    let found = found.unwrap_or_else(|| panic!("{} {name} has no condition {condition}", kind.kind));
+    let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+    (text("status"), text("reason"), text("message"))
+}
+
+pub fn is_ready(world: &World, kind: Kind, name: &str) -> bool {
+    condition(world, kind, name, "Ready").0 == "True"
+}
+
+/// Calls that wrote, as text.
+pub fn writes(world: &World) -> Vec<String> {
+    world.script.writes().iter().map(ToString::to_string).collect()
+}
+
+/// Compares two fingerprints and shows only the lines in which they differ.
+pub fn assert_same(found: &Value, expected: &Value, context: impl FnOnce() -> String) {
+    if found == expected {
+        return;
+    }
+    let (found, expected) = (format!("{found:#}"), format!("{expected:#}"));
+    let missing = |these: &str, those: &str, mark: &str| -> String {
+        let lines = these.lines().filter(|line| !those.lines().any(|other| other == *line));
+        lines.map(|line| format!("{mark}{line}\n")).collect()
+    };
+    let (more, less) = (missing(&found, &expected, "+"), missing(&expected, &found, "-"));
+    panic!("another end, {}\n{less}{more}", context());
+}

@@ -1,0 +1,177 @@
+//! Services that only tests have: one that uses all that others provide, and one that panics.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::core::DynamicObject;
+use openstack_operator_model::common::Reference;
+use openstack_operator_model::kind::Kind;
+use openstack_operator_model::need::{Needs, Resolved};
+use openstack_operator_model::plan::{
+    Catalog, CatalogEndpoint, CatalogService, Database, Entry, IdentityUser, Interface, Messaging, Plan,
+    SecretContent, SecretKey, SecretPlan,
+};
+use openstack_operator_model::service::{AnyService, Direction, Invalid, Member, Site};
+use openstack_operator_services::{keystone, mariadb, rabbitmq};
+
+pub const WIDGET: Kind = Kind::own("Widget", "widgets");
+pub const BOMB: Kind = Kind::own("Bomb", "bombs");
+
+/// Uses a database, a message bus and the catalog of the objects that `spec.cloud` names.
+pub struct Widget;
+
+/// A field of the spec, or what is usual.
+fn field<'a>(object: &'a DynamicObject, name: &str, usual: &'a str) -> &'a str {
+    object.data["spec"][name].as_str().unwrap_or(usual)
+}
+
+fn part(object: &DynamicObject, service: &str) -> String {
+    format!("{}-{service}", field(object, "cloud", "cloud"))
+}
+
+fn reference(kind: Kind, name: &str) -> Reference {
+    Reference { kind: kind.kind.to_owned(), name: name.to_owned() }
+}
+
+impl AnyService for Widget {
+    fn kind(&self) -> Kind {
+        WIDGET
+    }
+
+    fn name(&self) -> &'static str {
+        "widget"
+    }
+
+    fn crd(&self) -> CustomResourceDefinition {
+        CustomResourceDefinition::default()
+    }
+
+    fn directs(&self) -> bool {
+        false
+    }
+
+    fn needs(&self, object: &DynamicObject) -> Result<Needs, Invalid> {
+        Ok(Needs::default()
+            .object("spec.cloud", mariadb::KIND, Some(&part(object, "mariadb")))
+            .object("spec.cloud", rabbitmq::KIND, Some(&part(object, "rabbitmq")))
+            .object("spec.cloud", keystone::KIND, Some(&part(object, "keystone"))))
+    }
+
+    fn plan(
+        &self,
+        object: &DynamicObject,
+        inputs: &Resolved,
+        _site: &Site,
+        _memory: &BTreeMap<String, String>,
+    ) -> Result<Plan, Invalid> {
+        let instance = object.metadata.name.clone().unwrap_or_default();
+        let database = field(object, "database", "widget").to_owned();
+        let secret = |name: &str, user: &str| SecretPlan {
+            name: format!("{instance}-{name}"),
+            content: SecretContent::Entries(BTreeMap::from([
+                ("username".to_owned(), Entry::Text(user.to_owned())),
+                ("password".to_owned(), Entry::Password { length: 32 }),
+            ])),
+            retained: false,
+        };
+        let [mariadb_name, rabbitmq_name, keystone_name] =
+            ["mariadb", "rabbitmq", "keystone"].map(|service| part(object, service));
+        let identity = inputs.identity(keystone::KIND, &keystone_name, "spec.cloud")?;
+        Ok(Plan {
+            secrets: vec![
+                secret("database", &database),
+                secret("messaging", "widget"),
+                secret("user", "widget"),
+            ],
+            databases: vec![Database {
+                provider: reference(mariadb::KIND, &mariadb_name),
+                server: inputs.database(mariadb::KIND, &mariadb_name, "spec.cloud")?.clone(),
+                database,
+                secret: format!("{instance}-database"),
+                retained: field(object, "deletionPolicy", "Delete") == "Retain",
+            }],
+            messaging: vec![Messaging {
+                provider: reference(rabbitmq::KIND, &rabbitmq_name),
+                server: inputs.messaging(rabbitmq::KIND, &rabbitmq_name, "spec.cloud")?.clone(),
+                virtual_host: "widget".to_owned(),
+                secret: format!("{instance}-messaging"),
+            }],
+            catalog: Some(Catalog {
+                provider: reference(keystone::KIND, &keystone_name),
+                server: identity.clone(),
+                projects: Vec::new(),
+                roles: Vec::new(),
+                services: vec![CatalogService {
+                    service_type: "widget".to_owned(),
+                    name: "widget".to_owned(),
+                    description: "Widgets".to_owned(),
+                    region: identity.region.clone(),
+                    endpoints: vec![CatalogEndpoint {
+                        interface: Interface::Public,
+                        url: "http://widget".to_owned(),
+                    }],
+                }],
+                users: vec![IdentityUser {
+                    name: "widget".to_owned(),
+                    password: SecretKey::new(format!("{instance}-user"), "password"),
+                    project: "service".to_owned(),
+                    roles: vec!["admin".to_owned()],
+                }],
+            }),
+            ..Plan::default()
+        })
+    }
+
+    fn direct(
+        &self,
+        _object: &DynamicObject,
+        _members: &[Member],
+        _memory: &BTreeMap<String, String>,
+    ) -> Result<Direction, Invalid> {
+        Ok(Direction::default())
+    }
+}
+
+/// Panics whenever it is planned.
+pub struct Bomb;
+
+impl AnyService for Bomb {
+    fn kind(&self) -> Kind {
+        BOMB
+    }
+
+    fn name(&self) -> &'static str {
+        "bomb"
+    }
+
+    fn crd(&self) -> CustomResourceDefinition {
+        CustomResourceDefinition::default()
+    }
+
+    fn directs(&self) -> bool {
+        false
+    }
+
+    fn needs(&self, _object: &DynamicObject) -> Result<Needs, Invalid> {
+        Ok(Needs::default())
+    }
+
+    fn plan(
+        &self,
+        _object: &DynamicObject,
+        _inputs: &Resolved,
+        _site: &Site,
+        _memory: &BTreeMap<String, String>,
+    ) -> Result<Plan, Invalid> {
+        panic!("the fuse was too short");
+    }
+
+    fn direct(
+        &self,
+        _object: &DynamicObject,
+        _members: &[Member],
+        _memory: &BTreeMap<String, String>,
+    ) -> Result<Direction, Invalid> {
+        Ok(Direction::default())
+    }
+}
