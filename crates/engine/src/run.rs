@@ -83,7 +83,7 @@ impl Runner {
         match outcome {
             Outcome::Failed { message } => {
                 let pause = queue.push_failed(key.clone(), jitter);
-                tracing::warn!(message, retry_seconds = pause.as_secs(), "failed");
+                tracing::warn!(reason = message, retry_seconds = pause.as_secs(), "failed");
             }
             Outcome::Done { recheck } => {
                 queue.succeeded(key);

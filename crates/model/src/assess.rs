@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::condition::Progress;
-use crate::kind::{DEPLOYMENT, HTTP_ROUTE, JOB, Kind, STATEFUL_SET};
+use crate::kind::{CHILD_KINDS, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, STATEFUL_SET};
 
 /// How far one live object has come. Messages hold no times and no generated names, so that they stay the same
 /// while nothing changes.
@@ -13,11 +13,10 @@ pub fn assess(kind: Kind, name: &str, live: &Value) -> Progress {
         STATEFUL_SET => rollout(kind, name, live, "readyReplicas"),
         JOB => job(name, live),
         HTTP_ROUTE => route(name, live),
+        // What has no work to do is done when it exists.
+        _ if CHILD_KINDS.contains(&kind) => Progress::Done,
         // One of the operator's own kinds says itself how it is.
-        _ if live.pointer("/status/conditions").is_some() || kind.group == crate::kind::GROUP => {
-            own(kind, name, live)
-        }
-        _ => Progress::Done,
+        _ => own(kind, name, live),
     }
 }
 
@@ -130,7 +129,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kind::{CONFIG_MAP, SERVICE};
+    use crate::kind::{CONFIG_MAP, POD_DISRUPTION_BUDGET, SERVICE};
 
     #[test]
     fn a_rollout_is_done_when_every_pod_is_new_and_serves() {
@@ -183,7 +182,9 @@ mod tests {
     #[test]
     fn what_has_no_life_of_its_own_is_done_when_it_exists() {
         assert_eq!(assess(CONFIG_MAP, "x", &json!({})), Progress::Done);
-        assert_eq!(assess(SERVICE, "x", &json!({ "status": { "loadBalancer": {} } })), Progress::Done);
+        let conditions = json!({ "status": { "conditions": [{ "type": "DisruptionAllowed", "status": "False" }] } });
+        assert_eq!(assess(SERVICE, "x", &conditions), Progress::Done);
+        assert_eq!(assess(POD_DISRUPTION_BUDGET, "x", &conditions), Progress::Done);
     }
 
     #[test]

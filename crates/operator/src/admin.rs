@@ -32,17 +32,22 @@ pub(crate) struct Admin {
     ready: Arc<AtomicBool>,
     leader: Gauge,
     metrics: Metrics,
+    memory: Gauge,
 }
 
 impl Admin {
     pub(crate) fn new() -> Self {
-        let mut registry = Registry::with_prefix("openstack_operator");
+        let mut registry = Registry::default();
+        let memory = Gauge::default();
+        // The name that every Prometheus client gives it.
+        registry.register("process_resident_memory_bytes", "Memory that the process occupies", memory.clone());
+        let own = registry.sub_registry_with_prefix("openstack_operator");
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("build", "The version that runs", version);
+        own.register("build", "The version that runs", version);
         let leader = Gauge::default();
-        registry.register("leader", "Whether this process holds the Lease", leader.clone());
-        let metrics = Metrics::register(&mut registry);
-        Self { registry: Arc::new(registry), ready: Arc::default(), leader, metrics }
+        own.register("leader", "Whether this process holds the Lease", leader.clone());
+        let metrics = Metrics::register(own);
+        Self { registry: Arc::new(registry), ready: Arc::default(), leader, metrics, memory }
     }
 
     /// From now on the process may receive traffic and count as available.
@@ -86,6 +91,7 @@ async fn ready(State(admin): State<Admin>) -> impl IntoResponse {
 }
 
 async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
+    admin.memory.set(resident_memory());
     let mut text = String::new();
     match encode(&mut text, &admin.registry) {
         Ok(()) => {
@@ -96,4 +102,12 @@ async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
             (StatusCode::INTERNAL_SERVER_ERROR, [(header::CONTENT_TYPE, "text/plain")], error.to_string())
         }
     }
+}
+
+/// What the kernel says of this process; 0 where it does not say.
+fn resident_memory() -> i64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<i64>().ok());
+    kibibytes.unwrap_or_default() * 1024
 }

@@ -1,47 +1,140 @@
-//! What holds for everything that one operator runs, as flags.
+//! What holds for everything that one operator runs: as flags, and as variables of its process.
+
+use std::collections::BTreeMap;
 
 use clap::{Args, ValueEnum};
 use openstack_operator_model::image::{Family, ImageDefaults};
 use openstack_operator_model::service::Site;
 
+const FAMILY: &str = "OPENSTACK_OPERATOR_IMAGES_FAMILY";
+const REGISTRY: &str = "OPENSTACK_OPERATOR_IMAGES_REGISTRY";
+const TAG: &str = "OPENSTACK_OPERATOR_IMAGES_TAG";
+const DOMAIN: &str = "OPENSTACK_OPERATOR_CLUSTER_DOMAIN";
+const DEFAULT_DOMAIN: &str = "cluster.local";
+
 /// Defaults where an object is silent.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SiteArguments {
     /// Family of images.
-    #[arg(long, env = "OPENSTACK_OPERATOR_IMAGES_FAMILY", value_enum, default_value = "kolla")]
+    #[arg(long, env = FAMILY, value_enum, default_value = "kolla")]
     pub(crate) images_family: FamilyArgument,
     /// Registry and path before an image's name [default: the family's own].
-    #[arg(long, env = "OPENSTACK_OPERATOR_IMAGES_REGISTRY", value_name = "PREFIX")]
+    #[arg(long, env = REGISTRY, value_name = "PREFIX")]
     pub(crate) images_registry: Option<String>,
     /// Tag of the images [default: the family's own for the release].
-    #[arg(long, env = "OPENSTACK_OPERATOR_IMAGES_TAG", value_name = "TAG")]
+    #[arg(long, env = TAG, value_name = "TAG")]
     pub(crate) images_tag: Option<String>,
     /// Domain of the cluster's Services.
-    #[arg(long, env = "OPENSTACK_OPERATOR_CLUSTER_DOMAIN", value_name = "DOMAIN", default_value = "cluster.local")]
+    #[arg(long, env = DOMAIN, value_name = "DOMAIN", default_value = DEFAULT_DOMAIN)]
     pub(crate) cluster_domain: String,
 }
 
-#[derive(ValueEnum, Clone, Copy, Debug)]
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FamilyArgument {
     Kolla,
     Debian,
 }
 
+impl From<FamilyArgument> for Family {
+    fn from(family: FamilyArgument) -> Self {
+        match family {
+            FamilyArgument::Kolla => Self::Kolla,
+            FamilyArgument::Debian => Self::Debian,
+        }
+    }
+}
+
 impl SiteArguments {
     pub(crate) fn site(&self) -> Site {
-        let family = match self.images_family {
-            FamilyArgument::Kolla => Family::Kolla,
-            FamilyArgument::Debian => Family::Debian,
-        };
-        // An empty variable is one that is not set.
-        let given = |value: &Option<String>| value.clone().filter(|value| !value.is_empty());
         Site {
             images: ImageDefaults {
-                family,
-                registry: given(&self.images_registry),
-                tag: given(&self.images_tag),
+                family: self.images_family.into(),
+                registry: given(self.images_registry.as_ref()),
+                tag: given(self.images_tag.as_ref()),
             },
             cluster_domain: self.cluster_domain.clone(),
         }
+    }
+
+    /// Variables with which a process takes the same defaults.
+    pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
+        let family = self.images_family.to_possible_value().map(|value| value.get_name().to_owned());
+        [
+            (FAMILY, family),
+            (REGISTRY, given(self.images_registry.as_ref())),
+            (TAG, given(self.images_tag.as_ref())),
+            (DOMAIN, Some(self.cluster_domain.clone())),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
+    }
+}
+
+/// An empty variable is one that is not set.
+fn given(value: Option<&String>) -> Option<String> {
+    value.filter(|value| !value.is_empty()).cloned()
+}
+
+/// Defaults of an operator that runs elsewhere, where they are known to be others than its own variables say.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct SiteOverrides {
+    /// Family of images [default: that of the cluster's operator].
+    #[arg(long, value_enum)]
+    images_family: Option<FamilyArgument>,
+    /// Registry and path before an image's name [default: that of the cluster's operator].
+    #[arg(long, value_name = "PREFIX")]
+    images_registry: Option<String>,
+    /// Tag of the images [default: that of the cluster's operator].
+    #[arg(long, value_name = "TAG")]
+    images_tag: Option<String>,
+    /// Domain of the cluster's Services [default: that of the cluster's operator].
+    #[arg(long, value_name = "DOMAIN")]
+    cluster_domain: Option<String>,
+}
+
+impl SiteOverrides {
+    /// What the flags say, then what the operator's process was told, then what it takes where it was told nothing.
+    pub(crate) fn site(&self, environment: &BTreeMap<String, String>) -> Site {
+        let told = |flag: &Option<String>, variable: &str| {
+            given(flag.as_ref()).or_else(|| given(environment.get(variable)))
+        };
+        let family = environment.get(FAMILY).and_then(|name| FamilyArgument::from_str(name, true).ok());
+        Site {
+            images: ImageDefaults {
+                family: self.images_family.or(family).unwrap_or(FamilyArgument::Kolla).into(),
+                registry: told(&self.images_registry, REGISTRY),
+                tag: told(&self.images_tag, TAG),
+            },
+            cluster_domain: told(&self.cluster_domain, DOMAIN).unwrap_or_else(|| DEFAULT_DOMAIN.to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_operator_was_told_holds_unless_a_flag_says_otherwise() {
+        let told = SiteArguments {
+            images_family: FamilyArgument::Debian,
+            images_registry: Some("r/o".to_owned()),
+            images_tag: Some(String::new()),
+            cluster_domain: "c.test".to_owned(),
+        };
+        let environment: BTreeMap<String, String> =
+            told.environment().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        assert_eq!(environment.len(), 3);
+        assert_eq!(SiteOverrides::default().site(&environment), told.site());
+        let flags = SiteOverrides { images_tag: Some("t".to_owned()), ..SiteOverrides::default() };
+        assert_eq!(flags.site(&environment).images.tag.as_deref(), Some("t"));
+    }
+
+    #[test]
+    fn an_operator_that_is_not_known_takes_the_defaults() {
+        let site = SiteOverrides::default().site(&BTreeMap::new());
+        assert_eq!(site.images, ImageDefaults { family: Family::Kolla, registry: None, tag: None });
+        assert_eq!(site.cluster_domain, "cluster.local");
     }
 }

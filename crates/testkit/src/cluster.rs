@@ -27,7 +27,7 @@ pub struct FakeCluster {
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct State {
     store: Store,
     /// Objects that no other controller acts on.
@@ -48,6 +48,10 @@ pub struct Announced {
 impl FakeCluster {
     pub fn new(script: Script, environment: Arc<FakeEnvironment>) -> Self {
         Self { script, environment, state: Mutex::default() }
+    }
+
+    pub(crate) fn fork(&self, script: Script, environment: Arc<FakeEnvironment>) -> Self {
+        Self { script, environment, state: Mutex::new(lock(&self.state).clone()) }
     }
 
     /// An object as it is, without a call of the port.

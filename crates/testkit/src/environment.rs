@@ -18,7 +18,7 @@ pub struct FakeEnvironment {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct State {
     now: Timestamp,
     generated: Vec<String>,
@@ -35,6 +35,10 @@ impl FakeEnvironment {
     /// Moves the clock forward.
     pub fn advance(&self, duration: Duration) {
         lock(&self.state).now += duration;
+    }
+
+    pub(crate) fn fork(&self) -> Self {
+        Self { state: Mutex::new(lock(&self.state).clone()) }
     }
 
     /// Every password and key that was generated, oldest first.

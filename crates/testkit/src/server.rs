@@ -37,7 +37,7 @@ pub struct FakeServer<S> {
     servers: Mutex<Servers<S>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Servers<S> {
     down: bool,
     states: BTreeMap<String, S>,
@@ -48,6 +48,10 @@ impl<S: ServerState> FakeServer<S> {
     pub fn new(script: Script) -> Self {
         let servers = Servers { down: false, states: BTreeMap::new(), administrators: BTreeMap::new() };
         Self { script, servers: Mutex::new(servers) }
+    }
+
+    pub(crate) fn fork(&self, script: Script) -> Self {
+        Self { script, servers: Mutex::new(lock(&self.servers).clone()) }
     }
 
     /// Whether every call fails as if nothing answered.

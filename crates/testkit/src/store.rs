@@ -41,7 +41,7 @@ pub(crate) enum Rejection {
     Refused(String),
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
     objects: BTreeMap<Key, Stored>,
     /// Counts every change of any object.

@@ -44,6 +44,22 @@ impl World {
         }
     }
 
+    /// An equal world that goes its own way. Nothing was called in it yet, and no fault is to come.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let script = Script::default();
+        let environment = Arc::new(self.environment.fork());
+        Self {
+            cluster: Arc::new(self.cluster.fork(script.clone(), Arc::clone(&environment))),
+            sql: Arc::new(self.sql.fork(script.clone())),
+            bus: Arc::new(self.bus.fork(script.clone())),
+            identity: Arc::new(self.identity.fork(script.clone())),
+            kinds: self.kinds.clone(),
+            script,
+            environment,
+        }
+    }
+
     pub fn ports(&self) -> Ports {
         Ports {
             cluster: self.cluster.clone(),
@@ -211,6 +227,22 @@ spec: { region: one, replicas: 2 }
         assert_eq!(secret["metadata"]["creationTimestamp"], "<time>");
         assert_eq!(print["objects"]["Job default/x"]["metadata"]["annotations"][TASK_ANNOTATION], "<task 1>");
         assert_eq!(print["sql"]["db"]["users"]["x"], "<generated 1>");
+    }
+
+    #[tokio::test]
+    async fn a_fork_begins_equal_and_goes_its_own_way() {
+        let world = run(1).await;
+        let fork = world.fork();
+        assert_eq!(fork.fingerprint(), world.fingerprint());
+        assert!(fork.script.log().is_empty());
+        fork.delete_object(SECRET, "default", "x");
+        fork.sql.edit("db", |state| state.users.clear());
+        fork.environment.advance(Duration::from_mins(1));
+        assert!(world.object(SECRET, "default", "x").is_some());
+        assert_eq!(world.sql.state("db").users.len(), 1);
+        assert_ne!(fork.environment.now(), world.environment.now());
+        // What both generate from now on may be equal, but neither is known to the other.
+        assert_eq!(fork.environment.password(20), world.environment.password(20));
     }
 
     #[tokio::test]

@@ -1,0 +1,103 @@
+//! Every Kubernetes object that planned objects stand for, in the order in which a person reads them.
+
+use std::collections::BTreeMap;
+
+use openstack_operator_engine::engine::Key;
+use openstack_operator_model::kind::{
+    CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, POD_DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET,
+};
+use openstack_operator_model::lower::{Instance, Manifest, manifest};
+use openstack_operator_model::plan::{Entry, Piece, SecretContent, SecretPlan};
+use serde_json::{Value, json};
+
+use crate::plan_all::Planned;
+
+/// An object that the operator would make.
+#[derive(Clone, Debug)]
+pub(crate) struct Desired {
+    pub(crate) key: Key,
+    /// The object that it is made for.
+    pub(crate) owner: Key,
+    pub(crate) body: Value,
+}
+
+/// All objects: the operator's own first, then what they need before they run, then what runs, then the ways in.
+pub(crate) fn desired(planned: &[Planned]) -> Vec<Desired> {
+    let mut all: Vec<Desired> = planned.iter().flat_map(of_one).collect();
+    all.sort_by_key(|desired| rank(desired.key.kind));
+    all
+}
+
+fn of_one(planned: &Planned) -> Vec<Desired> {
+    let secrets = planned.plan.secrets.iter().map(|secret| secret_without_values(&planned.instance, secret));
+    let applied = planned.manifests.values().flatten().cloned();
+    let desired = |Manifest { kind, name, body }: Manifest| Desired {
+        key: Key { kind, namespace: planned.key.namespace.clone(), name },
+        owner: planned.key.clone(),
+        body,
+    };
+    secrets.chain(applied).map(desired).collect()
+}
+
+fn rank(kind: Kind) -> usize {
+    let order = [SECRET, CONFIG_MAP, JOB, DEPLOYMENT, STATEFUL_SET, POD_DISRUPTION_BUDGET, SERVICE, HTTP_ROUTE];
+    // One of the operator's own kinds comes before them all.
+    order.iter().position(|known| *known == kind).map_or(0, |position| position + 1)
+}
+
+/// A Secret as it is planned. **Invariant:** it holds no value, since planning knows none.
+fn secret_without_values(instance: &Instance, secret: &SecretPlan) -> Manifest {
+    let mut metadata = instance.metadata(&secret.name, None);
+    if secret.retained {
+        metadata.owner_references = None;
+    }
+    let entries: BTreeMap<String, String> = match &secret.content {
+        SecretContent::Entries(entries) => {
+            entries.iter().map(|(key, entry)| (key.clone(), placeholder(entry))).collect()
+        }
+        SecretContent::KeyRing(_) => {
+            ["0", "1"].map(|number| (number.to_owned(), "<generated>".to_owned())).into()
+        }
+    };
+    manifest(SECRET, &secret.name, &metadata, [("type", json!("Opaque")), ("stringData", json!(entries))])
+}
+
+fn placeholder(entry: &Entry) -> String {
+    match entry {
+        Entry::Password { .. } => "<generated>".to_owned(),
+        Entry::Text(text) => text.clone(),
+        Entry::Template(pieces) => pieces
+            .iter()
+            .map(|piece| match piece {
+                Piece::Text(text) => text.clone(),
+                Piece::Value(key) | Piece::Escaped(key) => format!("<{}/{}>", key.secret, key.key),
+            })
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use openstack_operator_model::plan::SecretKey;
+
+    use super::*;
+
+    #[test]
+    fn a_template_has_holes_where_values_go() {
+        let pieces = vec![
+            Piece::Text("mysql://".to_owned()),
+            Piece::Escaped(SecretKey::new("s", "username")),
+            Piece::Text("@h".to_owned()),
+        ];
+        assert_eq!(placeholder(&Entry::Template(pieces)), "mysql://<s/username>@h");
+        assert_eq!(placeholder(&Entry::Password { length: 32 }), "<generated>");
+    }
+
+    #[test]
+    fn own_kinds_come_first_and_routes_last() {
+        let kinds = [HTTP_ROUTE, SERVICE, JOB, SECRET, Kind::own("Keystone", "keystones")];
+        let mut sorted = kinds;
+        sorted.sort_by_key(|kind| rank(*kind));
+        assert_eq!(sorted.map(|kind| kind.kind), ["Keystone", "Secret", "Job", "Service", "HTTPRoute"]);
+    }
+}

@@ -1,0 +1,175 @@
+//! How a live object differs from a manifest, in what the operator says of it and in nothing else.
+
+use openstack_operator_model::lower::{MANAGER, SECRETS_ANNOTATION};
+use serde_json::{Map, Value};
+
+pub(crate) use crate::difference::hunk::{Hunk, Line, file_hunks, hunks};
+use crate::difference::pairing::{Owned, keys_of, same};
+
+mod hunk;
+mod pairing;
+
+/// Stands for all that the operator said when it last applied an object.
+const APPLIED_ANNOTATION: &str = "openstack.k8s.io/applied";
+
+/// An object before and after, cut down to what is compared.
+#[derive(Clone, Debug)]
+pub(crate) struct Difference {
+    pub(crate) before: Value,
+    pub(crate) after: Value,
+}
+
+impl Difference {
+    /// Compares what a manifest says with the same fields of the live object, and finds what the operator said earlier
+    /// and does not say any more.
+    pub(crate) fn new(live: &Value, wanted: &Value) -> Self {
+        let mut live = live.clone();
+        let mut after = wanted.clone();
+        carry_over(&mut live, &mut after);
+        let owned = owned_fields(&live);
+        let before = restrict(&live, Some(&after), owned).unwrap_or(Value::Null);
+        harmonize(&before, &mut after);
+        Self { before, after }
+    }
+
+    pub(crate) fn hunks(&self) -> Vec<Hunk> {
+        hunks(&self.before, &self.after)
+    }
+
+    /// Whether pods made before and after would differ.
+    pub(crate) fn changes_pods(&self) -> bool {
+        self.before.pointer("/spec/template") != self.after.pointer("/spec/template")
+    }
+}
+
+/// Marks that only the operator can make, since they stand for values of Secrets or for its own last words.
+fn carry_over(live: &mut Value, wanted: &mut Value) {
+    if let Some(Value::Object(annotations)) = live.pointer_mut("/metadata/annotations") {
+        annotations.remove(APPLIED_ANNOTATION);
+    }
+    let revision = live
+        .pointer("/spec/template/metadata/annotations")
+        .and_then(|annotations| annotations.get(SECRETS_ANNOTATION))
+        .cloned();
+    if let Some(revision) = revision
+        && let Some(Value::Object(metadata)) = wanted.pointer_mut("/spec/template/metadata")
+    {
+        let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
+        annotations[SECRETS_ANNOTATION] = revision;
+    }
+}
+
+/// Fields that the operator said when it last applied the object, as the API server remembers them.
+fn owned_fields(live: &Value) -> Option<Owned<'_>> {
+    let managers = live.pointer("/metadata/managedFields")?.as_array()?;
+    let ours = managers.iter().find(|entry| {
+        entry["manager"] == MANAGER && entry["operation"] == "Apply" && entry.get("subresource").is_none()
+    })?;
+    Some(Owned(ours.get("fieldsV1")?))
+}
+
+/// The part of a live value that a manifest speaks of, or that the operator spoke of earlier.
+fn restrict(live: &Value, wanted: Option<&Value>, owned: Option<Owned<'_>>) -> Option<Value> {
+    if wanted.is_none() && owned?.is_leaf() {
+        return Some(live.clone());
+    }
+    match (live, wanted) {
+        (Value::Object(fields), None | Some(Value::Object(_))) => {
+            let part: Map<String, Value> = fields
+                .iter()
+                .filter_map(|(field, value)| {
+                    let wanted = wanted.and_then(|wanted| wanted.get(field));
+                    let owned = owned.and_then(|owned| owned.field(field));
+                    Some((field.clone(), restrict(value, wanted, owned)?))
+                })
+                .collect();
+            (wanted.is_some() || !part.is_empty()).then_some(Value::Object(part))
+        }
+        (Value::Array(items), None) => {
+            let part: Vec<Value> = items.iter().filter_map(|item| restrict(item, None, owned?.item(item))).collect();
+            (!part.is_empty()).then_some(Value::Array(part))
+        }
+        (Value::Array(items), Some(Value::Array(others))) => {
+            let Some(keys) = keys_of(items, others, owned) else {
+                return Some(restrict_by_position(items, others));
+            };
+            let part = items.iter().filter_map(|item| {
+                let wanted = others.iter().find(|other| same(&keys, item, other));
+                restrict(item, wanted, owned.and_then(|owned| owned.item(item)))
+            });
+            Some(Value::Array(part.collect()))
+        }
+        _ => Some(live.clone()),
+    }
+}
+
+fn restrict_by_position(items: &[Value], wanted: &[Value]) -> Value {
+    let part = items.iter().enumerate().map(|(index, item)| match wanted.get(index) {
+        Some(wanted) => restrict(item, Some(wanted), None).unwrap_or_else(|| item.clone()),
+        None => item.clone(),
+    });
+    Value::Array(part.collect())
+}
+
+/// Takes over how the API server writes what means the same, so that only what means something else differs.
+fn harmonize(before: &Value, after: &mut Value) {
+    match (before, after) {
+        (Value::Object(before), Value::Object(after)) => {
+            // What is empty is left out by the API server.
+            after.retain(|field, value| before.contains_key(field) || !is_empty(value));
+            for (field, value) in after.iter_mut() {
+                let Some(before) = before.get(field) else { continue };
+                if is_amount(field) && amount(before) == amount(value) && amount(value).is_some() {
+                    *value = before.clone();
+                } else {
+                    harmonize(before, value);
+                }
+            }
+        }
+        (Value::Array(before), Value::Array(after)) if before.len() == after.len() => {
+            before.iter().zip(after).for_each(|(before, after)| harmonize(before, after));
+        }
+        _ => {}
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::String(text) => text.is_empty(),
+        Value::Bool(value) => !value,
+        Value::Number(_) => false,
+        Value::Null => true,
+    }
+}
+
+fn is_amount(field: &str) -> bool {
+    ["cpu", "memory", "storage"].contains(&field)
+}
+
+/// An amount of CPU, memory or storage in thousandths, which the API server writes in the shortest way.
+fn amount(value: &Value) -> Option<u128> {
+    const UNITS: [(&str, u128); 12] = [
+        ("Ki", 1000 << 10),
+        ("Mi", 1000 << 20),
+        ("Gi", 1000 << 30),
+        ("Ti", 1000 << 40),
+        ("Pi", 1000 << 50),
+        ("m", 1),
+        ("k", 1_000_000),
+        ("M", 1_000_000_000),
+        ("G", 1_000_000_000_000),
+        ("T", 1_000_000_000_000_000),
+        ("P", 1_000_000_000_000_000_000),
+        ("", 1000),
+    ];
+    let text = value.as_str()?;
+    let (digits, factor) = UNITS.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)))?;
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let scale = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    format!("{whole}{fraction}").parse::<u128>().ok()?.checked_mul(factor)?.checked_div(scale)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! What a cluster has of the objects that matter here, as it was at one moment. Values of Secrets are never asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::future::try_join_all;
+use kube::Client;
+use kube::api::ListParams;
+use kube::core::{DynamicObject, ObjectMeta};
+use openstack_operator_engine::engine::Key;
+use openstack_operator_model::kind::{CHILD_KINDS, Kind, SECRET};
+use openstack_operator_model::lower::{MANAGED_BY_LABEL, MANAGER, SecretFacts};
+use openstack_operator_services::kinds;
+use serde_json::Value;
+use snafu::{ResultExt, Snafu};
+
+use crate::cluster::{self, Listing, api};
+use crate::plan_all::{Known, KnownObject};
+
+/// Says how often a ring of keys was rotated.
+const ROTATIONS_ANNOTATION: &str = "openstack.k8s.io/rotations";
+
+#[derive(Debug, Snafu)]
+pub(crate) enum Error {
+    #[snafu(transparent)]
+    Cluster { source: cluster::Error },
+    #[snafu(display("failed to list {resource} in namespace {namespace}: you may not"))]
+    Forbidden { resource: &'static str, namespace: String },
+    #[snafu(display("failed to read what the cluster has of {key}"))]
+    Convert { key: Key, source: serde_json::Error },
+}
+
+/// Objects as they are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Live {
+    pub(crate) objects: BTreeMap<Key, Value>,
+    /// By namespace and name; none where they may not be read.
+    pub(crate) secrets: Option<BTreeMap<(String, String), LiveSecret>>,
+    /// Kinds that the cluster does not know.
+    pub(crate) unserved: BTreeSet<Kind>,
+}
+
+/// What is known of a Secret without its values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LiveSecret {
+    /// Not known where the API server does not remember who wrote what.
+    pub(crate) keys: Option<BTreeSet<String>>,
+    pub(crate) rotations: u32,
+    pub(crate) owners: Vec<String>,
+}
+
+/// Reads everything of the operator's in some namespaces.
+pub(crate) async fn read(client: &Client, namespaces: &BTreeSet<String>) -> Result<Live, Error> {
+    let mut live = Live { secrets: Some(BTreeMap::new()), ..Live::default() };
+    let all = namespaces.iter().flat_map(|namespace| {
+        let children = CHILD_KINDS.iter().copied().filter(|kind| *kind != SECRET);
+        kinds().into_iter().chain(children).map(move |kind| list(client, kind, namespace))
+    });
+    for (kind, namespace, listing) in try_join_all(all).await? {
+        match listing {
+            Listing::Found(found) => {
+                for object in found {
+                    let name = object.metadata.name.clone().unwrap_or_default();
+                    let key = Key { kind, namespace: namespace.clone(), name };
+                    let value = serde_json::to_value(object).context(ConvertSnafu { key: key.clone() })?;
+                    live.objects.insert(key, value);
+                }
+            }
+            Listing::NotServed => _ = live.unserved.insert(kind),
+            Listing::Forbidden => return ForbiddenSnafu { resource: kind.plural, namespace }.fail(),
+        }
+    }
+    for namespace in namespaces {
+        let listed = api(client, SECRET, Some(namespace)).list_metadata(&ListParams::default()).await;
+        match Listing::new(SECRET.plural, listed)? {
+            Listing::Found(found) => {
+                let secrets = found.iter().map(|object| {
+                    let name = object.metadata.name.clone().unwrap_or_default();
+                    ((namespace.clone(), name), secret(&object.metadata))
+                });
+                live.secrets.get_or_insert_default().extend(secrets);
+            }
+            Listing::NotServed | Listing::Forbidden => {
+                live.secrets = None;
+                break;
+            }
+        }
+    }
+    Ok(live)
+}
+
+async fn list(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+) -> Result<(Kind, String, Listing<DynamicObject>), cluster::Error> {
+    let parameters = if CHILD_KINDS.contains(&kind) {
+        ListParams::default().labels(&format!("{MANAGED_BY_LABEL}={MANAGER}"))
+    } else {
+        ListParams::default()
+    };
+    let listed = api(client, kind, Some(namespace)).list(&parameters).await;
+    Ok((kind, namespace.to_owned(), Listing::new(kind.plural, listed)?))
+}
+
+/// What a Secret's metadata says of it: who wrote which keys is remembered there.
+fn secret(metadata: &ObjectMeta) -> LiveSecret {
+    let writers = metadata.managed_fields.as_ref();
+    let keys = writers.map(|writers| {
+        let fields = writers.iter().filter_map(|writer| writer.fields_v1.as_ref());
+        let data = fields.filter_map(|fields| fields.0.get("f:data")?.as_object());
+        data.flatten().filter_map(|(field, _)| Some(field.strip_prefix("f:")?.to_owned())).collect()
+    });
+    let rotations = metadata.annotations.as_ref().and_then(|all| all.get(ROTATIONS_ANNOTATION));
+    LiveSecret {
+        keys,
+        rotations: rotations.and_then(|count| count.parse().ok()).unwrap_or(0),
+        owners: metadata.owner_references.iter().flatten().map(|owner| owner.uid.clone()).collect(),
+    }
+}
+
+impl Live {
+    /// What planning may know of it.
+    pub(crate) fn known(&self) -> Known {
+        let own = kinds();
+        let objects = self.objects.iter().filter(|(key, _)| own.contains(&key.kind)).map(|(key, object)| {
+            let status = object.get("status").and_then(|status| serde_json::from_value(status.clone()).ok());
+            (key.clone(), KnownObject { uid: uid(object).to_owned(), status: status.unwrap_or_default() })
+        });
+        // The revision stands for values, which are not known here.
+        let facts = |secret: &LiveSecret| SecretFacts { revision: String::new(), rotations: secret.rotations };
+        let secrets = self.secrets.iter().flatten().map(|(place, secret)| (place.clone(), facts(secret)));
+        Known { objects: objects.collect(), secrets: secrets.collect() }
+    }
+}
+
+pub(crate) fn uid(object: &Value) -> &str {
+    object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Whether an object belongs to the one with this uid.
+pub(crate) fn is_owned(object: &Value, owner_uid: &str) -> bool {
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    !owner_uid.is_empty() && owners.into_iter().flatten().any(|owner| owner["uid"] == owner_uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn keys_of_a_secret_are_known_without_its_values() {
+        let metadata: ObjectMeta = serde_json::from_value(json!({
+            "name": "s", "annotations": { "openstack.k8s.io/rotations": "4" },
+            "ownerReferences": [{ "apiVersion": "v1", "kind": "K", "name": "k", "uid": "u" }],
+            "managedFields": [
+                { "manager": "a", "fieldsV1": { "f:data": { ".": {}, "f:username": {} } } },
+                { "manager": "b", "fieldsV1": { "f:data": { "f:password": {} }, "f:type": {} } }
+            ]
+        }))
+        .unwrap();
+        let found = secret(&metadata);
+        assert_eq!(found.keys.unwrap().into_iter().collect::<Vec<_>>(), ["password", "username"]);
+        assert_eq!((found.rotations, found.owners), (4, vec!["u".to_owned()]));
+        assert_eq!(secret(&ObjectMeta::default()).keys, None);
+    }
+}

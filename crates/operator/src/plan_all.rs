@@ -1,0 +1,234 @@
+//! Plans objects together: each with what the others provide, and with the objects that they consist of.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
+use openstack_operator_engine::engine::{Key, instance};
+use openstack_operator_model::lower::{self, Instance, Manifests, Observed, SecretFacts};
+use openstack_operator_model::need::{ObjectNeed, Resolved};
+use openstack_operator_model::plan::{Child, Plan};
+use openstack_operator_model::service::{AnyService, Invalid, Site};
+use openstack_operator_model::status::{Provides, Status};
+use openstack_operator_services::ALL;
+use serde_json::json;
+
+use crate::input::{Document, Origin, Problem, Problems};
+
+/// What is known of a cluster. Without one nothing is known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) objects: BTreeMap<Key, KnownObject>,
+    /// By namespace and name.
+    pub(crate) secrets: BTreeMap<(String, String), SecretFacts>,
+}
+
+/// What is known of an object that exists.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownObject {
+    pub(crate) uid: String,
+    pub(crate) status: Status,
+}
+
+/// An object with its plan and the manifests that it stands for.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    pub(crate) key: Key,
+    /// The object that this one is a part of; none where it was written by a person.
+    pub(crate) parent: Option<Key>,
+    pub(crate) object: DynamicObject,
+    pub(crate) instance: Instance,
+    pub(crate) plan: Plan,
+    pub(crate) manifests: Manifests,
+}
+
+/// Plans all objects and, in turn, the objects they consist of. What an object provides is taken as available.
+pub(crate) fn plan_all(documents: Vec<Document>, site: &Site, known: &Known) -> Result<Vec<Planned>, Problems> {
+    let mut planning = Planning::new(site, known);
+    for document in documents {
+        planning.add(Pending {
+            origin: document.origin,
+            key: document.key,
+            parent: None,
+            object: document.object,
+        });
+    }
+    while planning.advance() {}
+    planning.finish()
+}
+
+/// An object whose turn has not come.
+struct Pending {
+    origin: Origin,
+    key: Key,
+    parent: Option<Key>,
+    object: DynamicObject,
+}
+
+impl Pending {
+    fn problem(&self, invalid: Invalid) -> Problem {
+        let part = self.parent.as_ref().map(|parent| format!(", part of {parent}")).unwrap_or_default();
+        Problem { origin: self.origin.clone(), object: Some(format!("{}{part}", self.key)), invalid }
+    }
+}
+
+struct Planning<'a> {
+    site: &'a Site,
+    known: &'a Known,
+    pending: Vec<Pending>,
+    /// Everything that was ever added.
+    seen: BTreeSet<Key>,
+    provided: BTreeMap<Key, Provides>,
+    planned: Vec<Planned>,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Planning<'a> {
+    fn new(site: &'a Site, known: &'a Known) -> Self {
+        Self {
+            site,
+            known,
+            pending: Vec::new(),
+            seen: BTreeSet::new(),
+            provided: BTreeMap::new(),
+            planned: Vec::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, pending: Pending) {
+        if self.seen.insert(pending.key.clone()) {
+            self.pending.push(pending);
+        } else {
+            let reason = "there is another object of this kind and name: leave one of them out";
+            self.problems.push(pending.problem(Invalid::new("metadata.name", reason)));
+        }
+    }
+
+    /// Plans whatever can be planned now. Returns whether that was anything.
+    fn advance(&mut self) -> bool {
+        let mut moved = false;
+        for pending in std::mem::take(&mut self.pending) {
+            match self.resolve(&pending) {
+                Ok(Some(resolved)) => {
+                    moved = true;
+                    if let Err(invalid) = self.plan(&pending, &resolved) {
+                        self.problems.push(pending.problem(invalid));
+                    }
+                }
+                Ok(None) => self.pending.push(pending),
+                Err(invalid) => {
+                    moved = true;
+                    self.problems.push(pending.problem(invalid));
+                }
+            }
+        }
+        moved
+    }
+
+    /// What the object needs of others; none where not all of it is there.
+    fn resolve(&self, pending: &Pending) -> Result<Option<Resolved>, Invalid> {
+        let mut resolved = Resolved::default();
+        for need in service(&pending.key)?.needs(&pending.object)?.objects {
+            let Some(provides) = self.provides(&needed(&pending.key, &need)) else { return Ok(None) };
+            resolved.objects.insert((need.kind.kind.to_owned(), need.name), provides.clone());
+        }
+        Ok(Some(resolved))
+    }
+
+    /// What an object provides: by its plan, or by its status where it is not among those that are planned.
+    fn provides(&self, key: &Key) -> Option<&Provides> {
+        self.provided.get(key).or_else(|| {
+            let known = self.known.objects.get(key).filter(|_| !self.seen.contains(key))?;
+            Some(&known.status.provides).filter(|provides| !provides.is_empty())
+        })
+    }
+
+    fn plan(&mut self, pending: &Pending, resolved: &Resolved) -> Result<(), Invalid> {
+        let service = service(&pending.key)?;
+        let known = self.known.objects.get(&pending.key).cloned().unwrap_or_default();
+        let plan = service.plan(&pending.object, resolved, self.site, &known.status.memory)?;
+        let namespace = &pending.key.namespace;
+        let facts = |(place, facts): (&(String, String), &SecretFacts)| {
+            (place.0 == *namespace).then(|| (place.1.clone(), facts.clone()))
+        };
+        let observed = Observed {
+            installed: known.status.installed,
+            secrets: self.known.secrets.iter().filter_map(facts).collect(),
+        };
+        let instance = Instance { uid: known.uid, ..instance(service, &pending.object) };
+        let manifests = lower::lower(&instance, &plan, &observed);
+        self.provided.insert(pending.key.clone(), plan.provides.clone());
+        for child in &plan.children {
+            self.add(part(pending, child));
+        }
+        self.planned.push(Planned {
+            key: pending.key.clone(),
+            parent: pending.parent.clone(),
+            object: pending.object.clone(),
+            instance,
+            plan,
+            manifests,
+        });
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Vec<Planned>, Problems> {
+        let waiting: BTreeSet<Key> = self.pending.iter().map(|pending| pending.key.clone()).collect();
+        let planned: BTreeSet<Key> = self.planned.iter().map(|planned| planned.key.clone()).collect();
+        let mut unmet = Vec::new();
+        for pending in &self.pending {
+            let needs = service(&pending.key).and_then(|service| service.needs(&pending.object));
+            for need in needs.map(|needs| needs.objects).unwrap_or_default() {
+                let key = needed(&pending.key, &need);
+                let is_known_to_fail = self.seen.contains(&key) && !planned.contains(&key) && !waiting.contains(&key);
+                // One that is itself wrong is told as such, and is the reason for the others.
+                if self.provides(&key).is_none() && !is_known_to_fail {
+                    unmet.push(pending.problem(unprovided(&need, &key, waiting.contains(&key))));
+                }
+            }
+        }
+        self.problems.extend(unmet);
+        if self.problems.is_empty() { Ok(self.planned) } else { Err(Problems(self.problems)) }
+    }
+}
+
+fn unprovided(need: &ObjectNeed, key: &Key, waits: bool) -> Invalid {
+    let reason = if waits {
+        format!("needs {key}, which cannot be planned before this one")
+    } else {
+        format!("nothing provides {} {:?} in namespace {:?}: add one of that name, or name another", need.kind.kind, need.name, key.namespace)
+    };
+    Invalid::new(need.field, reason)
+}
+
+fn needed(of: &Key, need: &ObjectNeed) -> Key {
+    Key { kind: need.kind, namespace: of.namespace.clone(), name: need.name.clone() }
+}
+
+fn service(key: &Key) -> Result<&'static dyn AnyService, Invalid> {
+    let found = ALL.iter().copied().find(|service| service.kind() == key.kind);
+    found.ok_or_else(|| Invalid::new("kind", format!("there is no kind {}", key.kind.kind)))
+}
+
+/// A child as the object that it will be.
+fn part(parent: &Pending, child: &Child) -> Pending {
+    let namespace = parent.key.namespace.clone();
+    let object = DynamicObject {
+        types: Some(TypeMeta { api_version: child.kind.api_version(), kind: child.kind.kind.to_owned() }),
+        metadata: ObjectMeta {
+            name: Some(child.name.clone()),
+            namespace: Some(namespace.clone()),
+            ..ObjectMeta::default()
+        },
+        data: json!({ "spec": child.spec }),
+    };
+    Pending {
+        origin: parent.origin.clone(),
+        key: Key { kind: child.kind, namespace, name: child.name.clone() },
+        parent: Some(parent.key.clone()),
+        object,
+    }
+}
+
+#[cfg(test)]
+mod tests;

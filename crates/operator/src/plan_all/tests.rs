@@ -1,0 +1,100 @@
+//! Planning several objects together.
+
+use openstack_operator_model::image::{Family, ImageDefaults};
+use openstack_operator_model::lower::Phase;
+use openstack_operator_services::of_kind;
+use serde_json::Value;
+
+use super::*;
+
+fn site() -> Site {
+    let images = ImageDefaults { family: Family::Kolla, registry: None, tag: None };
+    Site { images, cluster_domain: "cluster.local".to_owned() }
+}
+
+fn document(kind: &str, name: &str, spec: &Value) -> Document {
+    let kind = of_kind(kind).unwrap().kind();
+    let object = json!({ "apiVersion": kind.api_version(), "kind": kind.kind,
+                         "metadata": { "name": name, "namespace": "n" }, "spec": spec });
+    Document {
+        origin: Origin { file: "f.yaml".to_owned(), document: 1 },
+        key: Key { kind, namespace: "n".to_owned(), name: name.to_owned() },
+        object: serde_json::from_value(object).unwrap(),
+    }
+}
+
+fn keystone(database: &str) -> Document {
+    document("Keystone", "k", &json!({ "database": { "clusterRef": { "name": database } } }))
+}
+
+fn names(planned: &[Planned]) -> Vec<&str> {
+    planned.iter().map(|planned| planned.key.name.as_str()).collect()
+}
+
+#[test]
+fn a_control_plane_is_planned_with_all_its_parts() {
+    let planned =
+        plan_all(vec![document("OpenStackControlPlane", "cloud", &json!({}))], &site(), &Known::default());
+    let planned = planned.unwrap();
+    assert_eq!(names(&planned), ["cloud", "cloud-mariadb", "cloud-rabbitmq", "cloud-memcached", "cloud-keystone"]);
+    assert_eq!(planned[4].parent.as_ref().unwrap().name, "cloud");
+    assert!(planned[4].manifests.contains_key(&Phase::Workloads));
+}
+
+#[test]
+fn order_in_the_files_does_not_matter() {
+    let documents = vec![keystone("m"), document("MariaDB", "m", &json!({}))];
+    assert_eq!(names(&plan_all(documents, &site(), &Known::default()).unwrap()), ["m", "k"]);
+}
+
+#[test]
+fn a_need_that_nothing_provides_names_field_kind_and_name() {
+    let problems = plan_all(vec![keystone("gone")], &site(), &Known::default()).unwrap_err();
+    assert_eq!(
+        problems.to_string(),
+        "f.yaml, document 1 (Keystone n/k): spec.database.clusterRef: nothing provides MariaDB \"gone\" in \
+         namespace \"n\": add one of that name, or name another"
+    );
+}
+
+#[test]
+fn what_a_cluster_provides_is_enough() {
+    let planned = plan_all(vec![document("MariaDB", "m", &json!({}))], &site(), &Known::default()).unwrap();
+    let status = Status { provides: planned[0].plan.provides.clone(), ..Status::default() };
+    let known = KnownObject { uid: "u".to_owned(), status };
+    let known = Known { objects: BTreeMap::from([(planned[0].key.clone(), known)]), ..Known::default() };
+    assert_eq!(names(&plan_all(vec![keystone("m")], &site(), &known).unwrap()), ["k"]);
+}
+
+#[test]
+fn one_that_is_wrong_is_told_once_and_not_for_those_that_need_it() {
+    let wrong = document("MariaDB", "m", &json!({ "resources": { "limits": { "memory": "much" } } }));
+    let problems = plan_all(vec![wrong, keystone("m")], &site(), &Known::default()).unwrap_err();
+    assert_eq!(problems.0.len(), 1, "{problems}");
+    assert!(problems.to_string().contains("(MariaDB n/m): spec.resources.limits.memory"), "{problems}");
+}
+
+#[test]
+fn an_object_that_is_also_a_part_of_another_is_refused() {
+    let documents = vec![
+        document("OpenStackControlPlane", "cloud", &json!({})),
+        document("Memcached", "cloud-memcached", &json!({})),
+    ];
+    let problems = plan_all(documents, &site(), &Known::default()).unwrap_err();
+    assert!(problems.to_string().contains("Memcached n/cloud-memcached, part of OpenStackControlPlane n/cloud"));
+}
+
+#[test]
+fn another_image_than_the_installed_one_is_migrated_to() {
+    let known = |document: &Document| {
+        let status = Status { installed: Some("old".to_owned()), ..Status::default() };
+        let object = KnownObject { uid: "u".to_owned(), status };
+        Known { objects: BTreeMap::from([(document.key.clone(), object)]), ..Known::default() }
+    };
+    let keystone = keystone("m");
+    let known = known(&keystone);
+    let planned = plan_all(vec![document("MariaDB", "m", &json!({})), keystone], &site(), &known).unwrap();
+    let tasks: Vec<&str> =
+        planned[1].manifests[&Phase::Tasks].iter().map(|manifest| manifest.name.as_str()).collect();
+    assert_eq!(tasks, ["k-db-expand", "k-db-migrate"]);
+}

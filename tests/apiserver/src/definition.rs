@@ -1,0 +1,74 @@
+//! The definitions of all kinds, put in place once for all tests.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use openstack_operator_model::kind::{GROUP, VERSION};
+use openstack_operator_services::{ALL, kinds};
+use openstack_operator_smoke::wait::{await_condition, eventually};
+use tokio::sync::OnceCell;
+
+use crate::server::MANAGER;
+
+const ESTABLISHMENT: Duration = Duration::from_mins(1);
+
+static INSTALLED: OnceCell<()> = OnceCell::const_new();
+
+/// Sees to it that the cluster serves every kind exactly as this checkout defines it. Definitions stay behind: to
+/// remove one is to remove every object of its kind.
+pub async fn install(client: &Client) -> Result<()> {
+    INSTALLED.get_or_try_init(|| install_all(client)).await.copied()
+}
+
+async fn install_all(client: &Client) -> Result<()> {
+    let api = Api::<CustomResourceDefinition>::all(client.clone());
+    for service in ALL {
+        let wanted = service.crd();
+        let name = wanted.name_any();
+        install_one(&api, &wanted).await.with_context(|| format!("failed to install {name}"))?;
+        await_condition(&api, &name, "to be established", ESTABLISHMENT, |found| {
+            condition(found, "Established") == Some("True")
+        })
+        .await?;
+    }
+    // Established is said a moment before the first request is answered.
+    eventually("every kind to be served", ESTABLISHMENT, async || {
+        let served = client.list_api_group_resources(&format!("{GROUP}/{VERSION}")).await?;
+        let missing = kinds().into_iter().find(|kind| !served.resources.iter().any(|r| r.kind == kind.kind));
+        ensure!(missing.is_none(), "{missing:?} is not served");
+        Ok(())
+    })
+    .await
+}
+
+async fn install_one(api: &Api<CustomResourceDefinition>, wanted: &CustomResourceDefinition) -> Result<()> {
+    let name = wanted.name_any();
+    if api.get_opt(&name).await?.is_some_and(|found| is_same(&found, wanted)) {
+        return Ok(());
+    }
+    let parameters = PatchParams::apply(MANAGER).force().validation_strict();
+    let applied = api.patch(&name, &parameters, &Patch::Apply(wanted)).await?;
+    if is_same(&applied, wanted) {
+        return Ok(());
+    }
+    // An older definition that others applied leaves fields and rules behind, and then every test would speak of
+    // another schema than this checkout's.
+    let replacement = CustomResourceDefinition { metadata: applied.metadata, ..wanted.clone() };
+    let replaced = api.replace(&name, &PostParams::default(), &replacement).await?;
+    ensure!(is_same(&replaced, wanted), "the API server stores another schema than it is given");
+    Ok(())
+}
+
+fn is_same(found: &CustomResourceDefinition, wanted: &CustomResourceDefinition) -> bool {
+    found.spec.versions == wanted.spec.versions
+}
+
+/// The status of a condition, where the definition has it.
+#[must_use]
+pub fn condition<'a>(definition: &'a CustomResourceDefinition, name: &str) -> Option<&'a str> {
+    let conditions = definition.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == name).map(|condition| condition.status.as_str())
+}

@@ -1,0 +1,181 @@
+//! What the operator would apply for an object: planned from what the API server returns, and lowered.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use kube::core::DynamicObject;
+use openstack_operator_model::common::PAUSE_ANNOTATION;
+use openstack_operator_model::image::{Family, ImageDefaults};
+use openstack_operator_model::kind::{DEPLOYMENT, GROUP, HTTP_ROUTE, JOB, Kind, SECRET, STATEFUL_SET};
+use openstack_operator_model::lower::{Instance, Manifest, Observed, Phase, SecretFacts, lower, manifest};
+use openstack_operator_model::need::{ObjectNeed, Resolved};
+use openstack_operator_model::plan::{Plan, SecretContent, SecretPlan};
+use openstack_operator_model::service::Site;
+use openstack_operator_services::of_kind;
+use serde_json::{Value, json};
+
+use crate::server::{Effect, Server, accepted, title};
+
+/// Stands for the uid of an owner in what is not stored.
+const OWNER: &str = "00000000-0000-4000-8000-000000000000";
+/// Base64 of a word.
+const SECRET_VALUE: &str = "c2VjcmV0";
+
+/// An object with its plan.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    pub instance: Instance,
+    pub plan: Plan,
+}
+
+/// Plans the operator's objects among these, the objects that they consist of, and those that they use.
+pub async fn plan(server: &Server, objects: &[Value]) -> Result<Vec<Planned>> {
+    let waiting = objects.iter().filter(|object| is_own(object)).map(|object| server.placed(object)).collect();
+    let mut planning = Planning { server, waiting, resolved: Resolved::default(), planned: Vec::new() };
+    while !planning.waiting.is_empty() {
+        planning.step().await?;
+    }
+    Ok(planning.planned)
+}
+
+fn is_own(object: &Value) -> bool {
+    object["apiVersion"].as_str().is_some_and(|version| version.starts_with(GROUP))
+}
+
+struct Planning<'a> {
+    server: &'a Server,
+    waiting: Vec<Value>,
+    resolved: Resolved,
+    planned: Vec<Planned>,
+}
+
+impl Planning<'_> {
+    /// Plans one object whose needs are met, or adds what an object uses and nobody gave.
+    async fn step(&mut self) -> Result<()> {
+        let mut missing = Vec::new();
+        for (index, object) in self.waiting.iter().enumerate() {
+            let unmet = self.unmet(object)?;
+            if unmet.is_empty() {
+                let object = self.waiting.remove(index);
+                return self.plan_one(&object).await.with_context(|| format!("failed to plan {}", title(&object)));
+            }
+            missing.extend(unmet);
+        }
+        let is_waiting = |need: &ObjectNeed| {
+            self.waiting.iter().any(|object| title(object) == format!("{} {}", need.kind.kind, need.name))
+        };
+        let need = missing.into_iter().find(|need| !is_waiting(need)).context("objects wait for each other")?;
+        let provider = json!({
+            "apiVersion": need.kind.api_version(),
+            "kind": need.kind.kind,
+            "metadata": { "name": need.name },
+            "spec": {},
+        });
+        self.waiting.push(self.server.placed(&provider));
+        Ok(())
+    }
+
+    fn unmet(&self, object: &Value) -> Result<Vec<ObjectNeed>> {
+        let needs = service(object)?.needs(&serde_json::from_value(object.clone())?)?;
+        let is_met = |need: &ObjectNeed| {
+            self.resolved.objects.contains_key(&(need.kind.kind.to_owned(), need.name.clone()))
+        };
+        Ok(needs.objects.into_iter().filter(|need| !is_met(need)).collect())
+    }
+
+    async fn plan_one(&mut self, written: &Value) -> Result<()> {
+        let service = service(written)?;
+        let stored = accepted(written, self.server.apply(written, Effect::DryRun).await?)?;
+        let object: DynamicObject = serde_json::from_value(stored)?;
+        let plan_of = |object| service.plan(object, &self.resolved, &site(), &BTreeMap::new());
+        let plan = plan_of(&object)?;
+        let without_cluster = plan_of(&serde_json::from_value(written.clone())?)?;
+        ensure!(
+            plan == without_cluster,
+            "the API server's defaults are not the operator's: with them {plan:#?}, without {without_cluster:#?}"
+        );
+        let name = object.metadata.name.unwrap_or_default();
+        let instance = Instance {
+            kind: service.kind(),
+            service: service.name(),
+            name: name.clone(),
+            namespace: self.server.namespace().to_owned(),
+            uid: String::new(),
+        };
+        self.resolved.objects.insert((service.kind().kind.to_owned(), name), plan.provides.clone());
+        let children = lower(&instance, &plan, &Observed::default()).remove(&Phase::Children);
+        self.waiting.extend(children.into_iter().flatten().map(|child| child.body));
+        self.planned.push(Planned { instance, plan });
+        Ok(())
+    }
+}
+
+fn service(object: &Value) -> Result<&'static dyn openstack_operator_model::service::AnyService> {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    of_kind(kind).with_context(|| format!("{kind:?} is no kind of the operator"))
+}
+
+fn site() -> Site {
+    Site {
+        images: ImageDefaults { family: Family::Kolla, registry: None, tag: None },
+        cluster_domain: "cluster.local".to_owned(),
+    }
+}
+
+impl Planned {
+    /// Every manifest that the object can stand for: on its first day, and while it is changed to another image
+    /// after keys were rotated. Where both have an object of the same name, that of the change comes first.
+    #[must_use]
+    pub fn manifests(&self) -> Vec<Manifest> {
+        let facts = SecretFacts { revision: "1".to_owned(), rotations: 1 };
+        let secrets = self.plan.secrets.iter().map(|secret| (secret.name.clone(), facts.clone()));
+        let changed = Observed { installed: Some("another".to_owned()), secrets: secrets.collect() };
+        let mut all: Vec<Manifest> = self.plan.secrets.iter().map(|plan| secret(&self.instance, plan)).collect();
+        for observed in [changed, Observed::default()] {
+            for manifest in lower(&self.instance, &self.plan, &observed).into_values().flatten() {
+                if !all.contains(&manifest) {
+                    all.push(manifest);
+                }
+            }
+        }
+        all
+    }
+
+    /// The same, owned by an object that nothing stores.
+    #[must_use]
+    pub fn owned_manifests(&self) -> Vec<Manifest> {
+        let instance = Instance { uid: OWNER.to_owned(), ..self.instance.clone() };
+        Self { instance, plan: self.plan.clone() }.manifests()
+    }
+}
+
+/// A Secret of the plan with values that stand for what the operator generates.
+fn secret(instance: &Instance, plan: &SecretPlan) -> Manifest {
+    let keys: Vec<&str> = match &plan.content {
+        SecretContent::Entries(entries) => entries.keys().map(String::as_str).collect(),
+        SecretContent::KeyRing(_) => vec!["0", "1"],
+    };
+    let data: BTreeMap<&str, &str> = keys.into_iter().map(|key| (key, SECRET_VALUE)).collect();
+    let fields = [("type", json!("Opaque")), ("data", json!(data))];
+    manifest(SECRET, &plan.name, &instance.metadata(&plan.name, None), fields)
+}
+
+/// The manifest so that nothing comes of it when it is stored: no pod starts, no route is served, and the operator
+/// leaves it alone.
+#[must_use]
+pub fn still(manifest: &Manifest) -> Value {
+    let mut body = manifest.body.clone();
+    match manifest.kind {
+        DEPLOYMENT | STATEFUL_SET => body["spec"]["replicas"] = json!(0),
+        JOB => body["spec"]["suspend"] = json!(true),
+        HTTP_ROUTE => {
+            for parent in body["spec"]["parentRefs"].as_array_mut().into_iter().flatten() {
+                parent["name"] = json!("nowhere");
+                parent.as_object_mut().map(|parent| parent.remove("namespace"));
+            }
+        }
+        Kind { group: GROUP, .. } => body["metadata"]["annotations"][PAUSE_ANNOTATION] = json!("true"),
+        _ => {}
+    }
+    body
+}

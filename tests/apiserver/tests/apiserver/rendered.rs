@@ -1,0 +1,127 @@
+//! Everything that is rendered from every sample is taken as it is, and taken again without a change.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
+use openstack_operator_apiserver::corpus::{File, files, samples};
+use openstack_operator_apiserver::definition::install;
+use openstack_operator_apiserver::render::{plan, still};
+use openstack_operator_apiserver::server::{MANAGER, accepted, title};
+use openstack_operator_apiserver::{Effect, Server};
+use openstack_operator_model::kind::CHILD_KINDS;
+use openstack_operator_services::kinds;
+use openstack_operator_smoke::wait::eventually;
+use openstack_operator_smoke::{PodSecurity, with_namespace};
+use serde_json::{Value, json};
+
+/// How long other controllers may take to have said all they have to say of an object.
+const REST: Duration = Duration::from_mins(1);
+
+#[tokio::test]
+async fn every_rendered_object_is_taken_under_the_restricted_standard_without_a_warning() -> Result<()> {
+    with_namespace("rendered", PodSecurity::Restricted, async |sandbox| {
+        install(&sandbox.client).await?;
+        let server = Server::new(sandbox);
+        let mut problems = Vec::new();
+        let mut rendered = BTreeSet::new();
+        for file in sources()? {
+            for planned in plan(&server, &file.objects).await.with_context(|| file.name.clone())? {
+                for manifest in planned.owned_manifests() {
+                    rendered.insert(manifest.kind);
+                    let answer = server.apply(&manifest.body, Effect::DryRun).await?;
+                    let problem = accepted(&manifest.body, answer).err();
+                    problems.extend(problem.map(|problem| format!("{}: {problem:#}", file.name)));
+                }
+            }
+        }
+        ensure!(problems.is_empty(), "{}", problems.join("\n"));
+        for kind in CHILD_KINDS {
+            ensure!(rendered.contains(kind), "nothing was rendered of kind {}", kind.kind);
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_workload_that_is_not_restricted_is_warned_of() -> Result<()> {
+    with_namespace("warned", PodSecurity::Restricted, async |sandbox| {
+        let labels = json!({ "app": "x" });
+        let workload = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "x" },
+            "spec": { "selector": { "matchLabels": labels }, "template": {
+                "metadata": { "labels": labels },
+                "spec": { "containers": [{ "name": "x", "image": "x" }] },
+            } },
+        });
+        let answer = Server::new(sandbox).apply(&workload, Effect::DryRun).await?;
+        let warnings = answer.map_err(|refusal| refusal.of(&workload))?.warnings;
+        let is_meant = |warning: &String| warning.contains("would violate PodSecurity \"restricted");
+        ensure!(warnings.iter().any(is_meant), "the API server warns of {warnings:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn applying_again_changes_nothing() -> Result<()> {
+    let stored = try_join_all(sources()?.into_iter().map(apply_again)).await?;
+    let stored: BTreeSet<String> = stored.into_iter().flatten().collect();
+    for kind in CHILD_KINDS.iter().chain(&kinds()) {
+        // Nothing makes a control plane but a person.
+        let is_made = kind.kind != "OpenStackControlPlane";
+        ensure!(!is_made || stored.contains(kind.kind), "nothing was stored of kind {}", kind.kind);
+    }
+    Ok(())
+}
+
+fn sources() -> Result<Vec<File>> {
+    Ok([files("accepted")?, samples()?].concat())
+}
+
+/// Applies all that a file stands for, twice, and returns the kinds of it.
+async fn apply_again(file: File) -> Result<BTreeSet<String>> {
+    let mut kinds = BTreeSet::new();
+    with_namespace("again", PodSecurity::Restricted, async |sandbox| {
+        install(&sandbox.client).await?;
+        let server = Server::new(sandbox);
+        let mut stored = BTreeSet::new();
+        for planned in plan(&server, &file.objects).await? {
+            for manifest in planned.manifests() {
+                if stored.insert((manifest.kind, manifest.name.clone())) {
+                    kinds.insert(manifest.kind.kind.to_owned());
+                    check(&server, &still(&manifest)).await?;
+                }
+            }
+        }
+        Ok(())
+    })
+    .await
+    .with_context(|| file.name.clone())?;
+    Ok(kinds)
+}
+
+async fn check(server: &Server, object: &Value) -> Result<()> {
+    let first = ours(&accepted(object, server.apply(object, Effect::Stored).await?)?);
+    // Other controllers write to an object too, and may do so in between; but what is ours they leave alone.
+    let again = eventually(&format!("{} to be applied without a change", title(object)), REST, async || {
+        let before = server.get(object).await?;
+        let after = accepted(object, server.apply(object, Effect::Stored).await?)?;
+        let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+        let is_final = ours(&after) != first || version(&before) == version(&after);
+        ensure!(is_final, "it changed from {before} to {after}");
+        Ok(ours(&after))
+    })
+    .await?;
+    ensure!(again == first, "{} is another when it is applied again: {again} instead of {first}", title(object));
+    Ok(())
+}
+
+/// What only an apply of ours can change: the generation of what is wanted, and the fields that we hold.
+fn ours(object: &Value) -> Value {
+    let managers = object["metadata"]["managedFields"].as_array();
+    let own = managers.into_iter().flatten().find(|entry| entry["manager"] == MANAGER);
+    json!({ "generation": object["metadata"]["generation"], "fields": own.map(|entry| &entry["fieldsV1"]) })
+}
