@@ -152,12 +152,20 @@ pub(crate) fn whole(object: &DynamicObject) -> Value {
     serde_json::to_value(object).unwrap_or(Value::Null)
 }
 
+/// Maps that Kubernetes takes as a whole: one label more selects something else.
+const WHOLE_MAPS: [&str; 3] = ["selector", "matchLabels", "nodeSelector"];
+
 /// Whether everything that `wanted` says holds in `live`.
 fn contains(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => wanted.iter().all(|(field, wanted)| {
             // What is empty is left out by the API server.
-            live.get(field).map_or_else(|| is_empty(wanted), |live| contains(live, wanted))
+            live.get(field).map_or_else(
+                || is_empty(wanted),
+                |live| {
+                    if WHOLE_MAPS.contains(&field.as_str()) { live == wanted } else { contains(live, wanted) }
+                },
+            )
         }),
         (Value::Array(live), Value::Array(wanted)) => {
             live.len() == wanted.len() && live.iter().zip(wanted).all(|(live, wanted)| contains(live, wanted))
@@ -190,5 +198,7 @@ mod tests {
         assert!(!contains(&live, &json!({ "l": [] })));
         assert!(!contains(&live, &json!({ "new": 1 })));
         assert!(contains(&live, &json!({ "new": {} })));
+        let wider = json!({ "selector": { "a": "1", "b": "2" } });
+        assert!(!contains(&wider, &json!({ "selector": { "a": "1" } })));
     }
 }

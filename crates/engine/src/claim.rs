@@ -166,11 +166,10 @@ impl Engine {
     async fn undo_sql(&self, namespace: &str, effect: &Effect, status: &Status) -> PortResult<Option<()>> {
         let Some(server) = &status.provides.database else { return Ok(None) };
         let Some(server) = self.sql_server(namespace, server).await? else { return Ok(None) };
-        match effect.what {
-            EffectKind::Database => self.ports.sql.drop_database(&server, &effect.name).await?,
-            _ => self.ports.sql.drop_user(&server, &effect.name).await?,
-        }
-        Ok(Some(()))
+        Ok(reached(match effect.what {
+            EffectKind::Database => self.ports.sql.drop_database(&server, &effect.name).await,
+            _ => self.ports.sql.drop_user(&server, &effect.name).await,
+        }))
     }
 
     async fn undo_messaging(
@@ -181,11 +180,10 @@ impl Engine {
     ) -> PortResult<Option<()>> {
         let Some(server) = &status.provides.messaging else { return Ok(None) };
         let Some(server) = self.bus_server(namespace, server).await? else { return Ok(None) };
-        match effect.what {
-            EffectKind::MessagingHost => self.ports.bus.drop_virtual_host(&server, &effect.name).await?,
-            _ => self.ports.bus.drop_user(&server, &effect.name).await?,
-        }
-        Ok(Some(()))
+        Ok(reached(match effect.what {
+            EffectKind::MessagingHost => self.ports.bus.drop_virtual_host(&server, &effect.name).await,
+            _ => self.ports.bus.drop_user(&server, &effect.name).await,
+        }))
     }
 
     async fn undo_identity(
@@ -196,11 +194,10 @@ impl Engine {
     ) -> PortResult<Option<()>> {
         let Some(server) = &status.provides.identity else { return Ok(None) };
         let Some(login) = self.identity_login(namespace, server).await? else { return Ok(None) };
-        match effect.what {
-            EffectKind::CatalogService => self.ports.identity.drop_service(&login, &effect.name).await?,
-            _ => self.ports.identity.drop_user(&login, &effect.name).await?,
-        }
-        Ok(Some(()))
+        Ok(reached(match effect.what {
+            EffectKind::CatalogService => self.ports.identity.drop_service(&login, &effect.name).await,
+            _ => self.ports.identity.drop_user(&login, &effect.name).await,
+        }))
     }
 
     async fn sql_server(&self, namespace: &str, server: &DatabaseServer) -> PortResult<Option<SqlServer>> {
@@ -236,6 +233,16 @@ impl Engine {
         let password = self.secret_value(namespace, &SecretKey::new(secret, "password")).await?;
         Ok(username.zip(password).map(|(username, password)| Login { username, password }))
     }
+}
+
+/// A server that refuses, or does not answer although its object says that it serves, is as good as one that does
+/// not serve: whoever undoes must not wait for it for ever.
+fn reached(result: PortResult<()>) -> Option<()> {
+    result
+        .inspect_err(|error| {
+            tracing::warn!(error = error as &dyn std::error::Error, "failed to undo an effect");
+        })
+        .ok()
 }
 
 fn not_available(provider: &Reference) -> Progress {

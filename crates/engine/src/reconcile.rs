@@ -13,7 +13,7 @@ use openstack_operator_model::status::{ServiceRow, Stage, Status};
 use serde_json::{Value, json};
 
 use crate::apply::{Applied, whole};
-use crate::claim;
+use crate::claim::{self, Undone};
 use crate::engine::{Engine, FINALIZER, Key, Outcome, Stop, guarded, instance};
 use crate::gather::{self, Gathered};
 use crate::ports::{PortError, PortResult};
@@ -24,13 +24,19 @@ struct Work {
     status: Status,
     /// When something is due by the clock.
     due: Option<Duration>,
+    /// The part that is being worked on, which a failed call is a failure of.
+    at: ConditionType,
     /// Something was written to the status that the next step relies on: go on at once.
     again: bool,
 }
 
 impl Work {
+    /// Of what is found twice the one that is further from done stays.
     fn found(&mut self, condition: ConditionType, progress: Progress) {
-        self.findings.parts.push((condition, progress));
+        match self.findings.parts.iter_mut().find(|(known, _)| *known == condition) {
+            Some((_, known)) => *known = known.clone().and(progress),
+            None => self.findings.parts.push((condition, progress)),
+        }
     }
 
     fn is_stopped(&self) -> bool {
@@ -63,8 +69,13 @@ impl Engine {
         if object.metadata.deletion_timestamp.is_some() {
             return self.cleanup(key, &object, &before).await;
         }
-        let mut work =
-            Work { findings: Findings::default(), status: before.clone(), due: None, again: false };
+        let mut work = Work {
+            findings: Findings::default(),
+            status: before.clone(),
+            due: None,
+            at: ConditionType::InputsReady,
+            again: false,
+        };
         let paused = object.metadata.annotations.as_ref().and_then(|all| all.get(PAUSE_ANNOTATION));
         let stopped = if paused.is_some_and(|value| value == "true") {
             Err(Stop::Stall(Stall::Paused))
@@ -81,7 +92,7 @@ impl Engine {
             Err(Stop::Port(error @ PortError::Conflict { .. })) => return Err(error),
             Err(Stop::Port(error)) => {
                 let message = chain(&error);
-                work.found(ConditionType::InputsReady, Progress::Failed { message: message.clone() });
+                work.found(work.at, Progress::Failed { message: message.clone() });
                 Some(message)
             }
         };
@@ -137,6 +148,7 @@ impl Engine {
             work.status.installed = wanted;
             work.again = true;
         }
+        work.at = ConditionType::Pruned;
         self.undo_unwanted(&instance, &plan, work).await?;
         self.prune(&instance, &plan, &manifests).await?;
         Ok(())
@@ -150,6 +162,7 @@ impl Engine {
         gathered: &Gathered,
         work: &mut Work,
     ) -> Result<Observed, Stop> {
+        work.at = ConditionType::ConfigReady;
         let mut observed = Observed { installed: work.status.installed.clone(), ..Observed::default() };
         let mut missing = Progress::Done;
         for secret in &plan.secrets {
@@ -212,6 +225,7 @@ impl Engine {
                 work.found(ConditionType::Registered, progress);
             }
             let condition = condition_of(phase);
+            work.at = condition;
             let empty = Vec::new();
             let list = match manifests.get(&phase) {
                 Some(list) => list,
@@ -229,7 +243,11 @@ impl Engine {
             let mut rows = Vec::new();
             for manifest in list {
                 let now = match self.apply(&key.namespace, manifest).await? {
-                    Applied::NotYet(progress) => progress,
+                    Applied::NotYet(progress) => {
+                        serves &= assess::serves(manifest.kind, &Value::Null);
+                        rows.push(row(plan, &manifest.name, &Value::Null, &progress));
+                        progress
+                    }
                     Applied::Live(live) => {
                         let live = whole(&live);
                         serves &= assess::serves(manifest.kind, &live);
@@ -260,6 +278,7 @@ impl Engine {
                 Phase::Config | Phase::Tasks | Phase::Exposure | Phase::Finish => {}
             }
             if phase == Phase::Workloads && service.directs() {
+                work.at = ConditionType::MembersReady;
                 let directed = self.direct(key, service, object, &work.status.memory).await?;
                 if directed.memory != work.status.memory {
                     work.status.memory = directed.memory;
@@ -275,16 +294,15 @@ impl Engine {
     /// Undoes effects that were made for an earlier spec.
     async fn undo_unwanted(&self, instance: &Instance, plan: &Plan, work: &mut Work) -> Result<(), Stop> {
         let wanted = claim::effects(plan);
-        let (kept, unwanted): (Vec<_>, Vec<_>) =
-            work.status.effects.drain(..).partition(|effect| wanted.contains(effect));
-        work.status.effects = kept;
-        for effect in unwanted {
+        let recorded = work.status.effects.clone();
+        for effect in recorded.iter().filter(|effect| !wanted.contains(effect)) {
             // Of the same thing under another policy only the record changes.
             let same = wanted.iter().any(|other| {
                 other.what == effect.what && other.provider == effect.provider && other.name == effect.name
             });
-            if !same {
-                self.undo(&instance.namespace, &effect).await?;
+            // What cannot be undone now stays on record until it can.
+            if same || self.undo(&instance.namespace, effect).await? == Undone::Yes {
+                work.status.effects.retain(|known| known != effect);
             }
         }
         Ok(())

@@ -130,7 +130,8 @@ impl Engine {
         Ok(Ok(wanted))
     }
 
-    /// Keys of a ring as they must be now, what is remembered of them, and when to look again.
+    /// Keys of a ring as they must be now, what is remembered of them, and when to look again. **Invariant:** a key
+    /// that is there stays, whatever became of the others: what it signed or encrypted may still need it.
     fn ring(
         &self,
         ring: &KeyRing,
@@ -138,17 +139,13 @@ impl Engine {
         mut keys: Values,
     ) -> (Values, Values, Option<Duration>) {
         let now = self.ports.environment.now();
-        let Some((state, mut rotations)) = live.and_then(|live| ring_state(live, &keys)) else {
-            let keys = ["0", "1"].map(|number| (number.to_owned(), self.ports.environment.fernet_key()));
-            let state = RingState {
-                keys: vec![0, 1],
-                retired: BTreeMap::new(),
-                rotated_at: now,
-                request: ring.request.clone(),
-            };
-            let due = due(ring, &state, now);
-            return (keys.into(), remembered(&state, 0), Some(due));
-        };
+        keys.retain(|number, _| number.parse::<u32>().is_ok());
+        keys.entry("0".to_owned()).or_insert_with(|| self.ports.environment.fernet_key());
+        if keys.len() < 2 {
+            keys.insert("1".to_owned(), self.ports.environment.fernet_key());
+        }
+        let numbers = keys.keys().filter_map(|number| number.parse().ok()).collect();
+        let (state, mut rotations) = ring_state(ring, live, numbers, now);
         let Decision::Rotate(rotation) = keyring::decide(ring, &state, now) else {
             let due = due(ring, &state, now);
             return (keys, remembered(&state, rotations), Some(due));
@@ -188,20 +185,30 @@ fn remembered(state: &RingState, rotations: u32) -> Values {
     annotations
 }
 
-/// What a ring's Secret says of itself; none where it cannot be one, and must be made anew.
-fn ring_state(live: &DynamicObject, keys: &Values) -> Option<(RingState, u32)> {
-    let annotations = live.metadata.annotations.as_ref()?;
-    let numbers: Vec<u32> = keys.keys().filter_map(|number| number.parse().ok()).collect();
-    if !numbers.contains(&0) || numbers.len() < 2 || numbers.len() != keys.len() {
-        return None;
-    }
-    let state = RingState {
-        keys: numbers,
-        retired: serde_json::from_str(annotations.get(RETIRED)?).ok()?,
-        rotated_at: annotations.get(ROTATED_AT)?.parse().ok()?,
-        request: annotations.get(REQUEST).cloned(),
+/// What a ring's Secret remembers. One that remembers nothing is taken as it is: who knows what its keys were used for.
+fn ring_state(
+    ring: &KeyRing,
+    live: Option<&DynamicObject>,
+    keys: Vec<u32>,
+    now: Timestamp,
+) -> (RingState, u32) {
+    let read = || {
+        let annotations = live?.metadata.annotations.as_ref()?;
+        let retired = serde_json::from_str(annotations.get(RETIRED)?).ok()?;
+        let rotated_at = annotations.get(ROTATED_AT)?.parse().ok()?;
+        Some((
+            retired,
+            rotated_at,
+            annotations.get(ROTATIONS)?.parse().ok()?,
+            annotations.get(REQUEST).cloned(),
+        ))
     };
-    Some((state, annotations.get(ROTATIONS)?.parse().ok()?))
+    let (retired, rotated_at, rotations, request) = read().unwrap_or_else(|| {
+        let signs = keys.iter().max();
+        let used = keys.iter().filter(|key| **key != 0 && Some(*key) != signs);
+        (used.map(|key| (*key, now)).collect(), now, 0, ring.request.clone())
+    });
+    (RingState { keys, retired, rotated_at, request }, rotations)
 }
 
 /// The values of a Secret.

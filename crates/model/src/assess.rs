@@ -182,7 +182,8 @@ mod tests {
     #[test]
     fn what_has_no_life_of_its_own_is_done_when_it_exists() {
         assert_eq!(assess(CONFIG_MAP, "x", &json!({})), Progress::Done);
-        let conditions = json!({ "status": { "conditions": [{ "type": "DisruptionAllowed", "status": "False" }] } });
+        let conditions =
+            json!({ "status": { "conditions": [{ "type": "DisruptionAllowed", "status": "False" }] } });
         assert_eq!(assess(SERVICE, "x", &conditions), Progress::Done);
         assert_eq!(assess(POD_DISRUPTION_BUDGET, "x", &conditions), Progress::Done);
     }

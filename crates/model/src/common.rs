@@ -301,12 +301,24 @@ pub enum DeletionPolicy {
 }
 
 /// Where data is kept.
+// A set of pods cannot change its volumes. The rules are not at the fields, where a value that comes or goes would not
+// be compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "has(self.storageSize) == has(oldSelf.storageSize) && (!has(self.storageSize) || self.storageSize == oldSelf.storageSize)",
+        "message": "storageSize cannot be changed yet: grow the claims themselves where their class allows it",
+    },
+    {
+        "rule": "has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)",
+        "message": "storageClass cannot be changed: the volumes stay where they are",
+    },
+]))]
 pub struct Storage {
     /// Size of each pod's volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::storage_size")]
+    #[schemars(schema_with = "schema::quantity_option")]
     pub storage_size: Option<String>,
     /// Storage class of the volumes; the cluster's default where none is given.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -25,6 +25,8 @@ pub enum ConditionType {
     Finished,
     /// All objects that this one consists of are Ready.
     ServicesReady,
+    /// What is no longer wanted is gone; said only where it could not be done.
+    Pruned,
     /// It serves now.
     Available,
     /// This generation of the spec is fully in place.
@@ -50,6 +52,7 @@ impl ConditionType {
             Self::Registered => "Registered",
             Self::Finished => "Finished",
             Self::ServicesReady => "ServicesReady",
+            Self::Pruned => "Pruned",
             Self::Available => "Available",
             Self::Ready => "Ready",
             Self::Reconciling => "Reconciling",
@@ -116,6 +119,10 @@ impl Findings {
     }
 }
 
+/// Conditions about all parts together.
+const SUMMARY: [ConditionType; 4] =
+    [ConditionType::Available, ConditionType::Ready, ConditionType::Reconciling, ConditionType::Stalled];
+
 struct Statement {
     holds: bool,
     reason: &'static str,
@@ -147,6 +154,15 @@ pub fn conditions(
             progress => state(progress),
         };
         conditions.push(condition(*kind, statement, generation, found(*kind), now));
+    }
+    // Where the work did not come to its end, what was known of the rest still holds.
+    if findings.stall.is_some() || findings.unmet().is_some() {
+        let told: Vec<String> = conditions.iter().map(|condition| condition.type_.clone()).collect();
+        let summarized = SUMMARY.map(ConditionType::name);
+        let kept = before
+            .iter()
+            .filter(|known| !told.contains(&known.type_) && !summarized.contains(&known.type_.as_str()));
+        conditions.extend(kept.cloned());
     }
     let available =
         findings.available.or_else(|| found(ConditionType::Available).map(|c| c.status == "True"));
@@ -273,6 +289,21 @@ mod tests {
         assert_eq!(status(&second, "WorkloadsReady"), status(&first, "WorkloadsReady"));
         assert_eq!(status(&second, "Available").status, "True");
         assert_eq!(status(&second, "Ready").status, "False");
+    }
+
+    #[test]
+    fn work_that_is_cut_short_forgets_nothing_and_work_that_ends_forgets_what_is_no_more() {
+        let part = |kind| (kind, Progress::Done);
+        let parts = vec![part(ConditionType::ConfigReady), part(ConditionType::Exposed)];
+        let first = conditions(&Findings { parts, ..Findings::default() }, 1, &[], at(10));
+        let failed = Progress::Failed { message: "x".into() };
+        let cut = Findings { parts: vec![(ConditionType::ConfigReady, failed)], ..Findings::default() };
+        let second = conditions(&cut, 1, &first, at(20));
+        assert_eq!(status(&second, "Exposed"), status(&first, "Exposed"));
+        assert_eq!(second.iter().filter(|condition| condition.type_ == "Ready").count(), 1);
+        let done = Findings { parts: vec![part(ConditionType::ConfigReady)], ..Findings::default() };
+        let third = conditions(&done, 2, &second, at(30));
+        assert!(!third.iter().any(|condition| condition.type_ == "Exposed"));
     }
 
     #[test]

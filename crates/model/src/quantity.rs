@@ -4,23 +4,31 @@ use crate::service::Invalid;
 
 /// The number of bytes that a quantity stands for. `field` is where it was written.
 pub fn bytes(quantity: &str, field: &str) -> Result<u64, Invalid> {
-    const UNITS: [(&str, u64); 10] = [
-        ("Ki", 1 << 10),
-        ("Mi", 1 << 20),
-        ("Gi", 1 << 30),
-        ("Ti", 1 << 40),
-        ("Pi", 1 << 50),
-        ("k", 1000),
-        ("M", 1_000_000),
-        ("G", 1_000_000_000),
-        ("T", 1_000_000_000_000),
-        ("P", 1_000_000_000_000_000),
+    // Each unit with what it is multiplied and divided by.
+    const UNITS: [(&str, u128, u128); 11] = [
+        ("Ki", 1 << 10, 1),
+        ("Mi", 1 << 20, 1),
+        ("Gi", 1 << 30, 1),
+        ("Ti", 1 << 40, 1),
+        ("Pi", 1 << 50, 1),
+        ("m", 1, 1000),
+        ("k", 1000, 1),
+        ("M", 1_000_000, 1),
+        ("G", 1_000_000_000, 1),
+        ("T", 1_000_000_000_000, 1),
+        ("P", 1_000_000_000_000_000, 1),
     ];
-    let unit = UNITS.iter().find(|(suffix, _)| quantity.ends_with(suffix));
-    let (digits, factor) =
-        unit.map_or((quantity, 1), |(suffix, factor)| (quantity.trim_end_matches(suffix), *factor));
-    let whole = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-    whole.ok_or_else(|| {
+    let number = || {
+        let unit = UNITS.iter().find_map(|(suffix, factor, divisor)| {
+            quantity.strip_suffix(suffix).map(|digits| (digits, *factor, *divisor))
+        });
+        let (digits, factor, divisor) = unit.unwrap_or((quantity, 1, 1));
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let shift = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+        let digits = format!("{whole}{fraction}").parse::<u64>().ok()?;
+        u64::try_from(u128::from(digits).checked_mul(factor)? / shift.checked_mul(divisor)?).ok()
+    };
+    number().ok_or_else(|| {
         Invalid::new(field, format!("{quantity:?} is not a size: write e.g. \"1Gi\" or \"512Mi\""))
     })
 }
@@ -34,7 +42,11 @@ mod tests {
         assert_eq!(bytes("1Gi", "x"), Ok(1 << 30));
         assert_eq!(bytes("512M", "x"), Ok(512_000_000));
         assert_eq!(bytes("7", "x"), Ok(7));
+        assert_eq!(bytes("1.5Gi", "x"), Ok(3 << 29));
+        assert_eq!(bytes("2000m", "x"), Ok(2));
         assert!(bytes("much", "spec.a").is_err_and(|invalid| invalid.to_string().starts_with("spec.a: ")));
-        assert!(bytes("99999999999Pi", "x").is_err());
+        for wrong in ["99999999999Pi", "-1Gi", "1.2.3", "Gi", ""] {
+            assert!(bytes(wrong, "x").is_err(), "{wrong}");
+        }
     }
 }

@@ -36,7 +36,8 @@ pub fn finish(mut crd: CustomResourceDefinition, longest_name: usize) -> CustomR
 }
 
 /// Leaves defaults of fields to the fields themselves, which say them already, and drops formats that Kubernetes
-/// does not know.
+/// does not know. Nothing is nullable, so that the API server takes a null for a field that is left out: one that is
+/// kept would be a third state, and enumerations refuse it in any case.
 fn tidy(schema: &mut JSONSchemaProps) {
     if let Some(default) = &mut schema.default
         && default.0.is_object()
@@ -45,6 +46,10 @@ fn tidy(schema: &mut JSONSchemaProps) {
     }
     if schema.format.as_deref().is_some_and(|format| format.starts_with("uint")) {
         schema.format = None;
+    }
+    schema.nullable = None;
+    if let Some(values) = &mut schema.enum_ {
+        values.retain(|value| !value.0.is_null());
     }
     schema.properties.iter_mut().flat_map(|properties| properties.values_mut()).for_each(tidy);
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
@@ -68,18 +73,7 @@ fn column(name: &str, kind: &str, path: &str) -> CustomResourceColumnDefinition 
 const QUANTITY: &str = "^[0-9]+(\\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$";
 
 pub fn quantity_option(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "nullable": true, "maxLength": 20, "pattern": QUANTITY })
-}
-
-/// The size of volumes, which a set of pods cannot change.
-pub fn storage_size(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "string", "nullable": true, "maxLength": 20, "pattern": QUANTITY,
-        "x-kubernetes-validations": [{
-            "rule": "self == oldSelf",
-            "message": "storageSize cannot be changed yet: grow the claims themselves where their class allows it",
-        }],
-    })
+    json_schema!({ "type": "string", "maxLength": 20, "pattern": QUANTITY })
 }
 
 pub fn labels(_: &mut SchemaGenerator) -> Schema {

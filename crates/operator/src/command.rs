@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use snafu::Snafu;
 
 use crate::{output, run, telemetry};
@@ -48,7 +48,6 @@ enum Command {
 }
 
 #[derive(Debug, Snafu)]
-#[snafu(context(false))]
 enum Error {
     #[snafu(transparent)]
     Print { source: output::Error },

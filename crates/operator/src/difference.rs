@@ -51,11 +51,13 @@ fn carry_over(live: &mut Value, wanted: &mut Value) {
         .pointer("/spec/template/metadata/annotations")
         .and_then(|annotations| annotations.get(SECRETS_ANNOTATION))
         .cloned();
-    if let Some(revision) = revision
-        && let Some(Value::Object(metadata)) = wanted.pointer_mut("/spec/template/metadata")
-    {
-        let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
-        annotations[SECRETS_ANNOTATION] = revision;
+    let Some(Value::Object(metadata)) = wanted.pointer_mut("/spec/template/metadata") else { return };
+    let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(annotations) = annotations {
+        match revision {
+            Some(revision) => annotations.insert(SECRETS_ANNOTATION.to_owned(), revision),
+            None => annotations.remove(SECRETS_ANNOTATION),
+        };
     }
 }
 

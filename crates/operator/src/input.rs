@@ -1,7 +1,7 @@
 //! Objects as people write them: YAML documents in files, checked before anything is done with them.
 
 use std::fmt;
-use std::io::Read;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use kube::core::DynamicObject;
@@ -108,8 +108,8 @@ pub(crate) fn read(files: &[PathBuf], namespace: &Namespace) -> Result<Input, Er
             let origin = Origin { file: file.clone(), document: index + 1 };
             for value in items(value) {
                 match document(&origin, value, namespace) {
-                    Ok(Read::Ours(document)) => input.documents.push(*document),
-                    Ok(Read::Foreign(title)) => input.skipped.push(title),
+                    Ok(Kept::Ours(document)) => input.documents.push(*document),
+                    Ok(Kept::Foreign(title)) => input.skipped.push(title),
                     Err(found) => problems.extend(found),
                 }
             }
@@ -148,12 +148,13 @@ fn items(mut value: Value) -> Vec<Value> {
     }
 }
 
-enum Read {
+/// What became of a document.
+enum Kept {
     Ours(Box<Document>),
     Foreign(String),
 }
 
-fn document(origin: &Origin, value: Value, namespace: &Namespace) -> Result<Read, Vec<Problem>> {
+fn document(origin: &Origin, value: Value, namespace: &Namespace) -> Result<Kept, Vec<Problem>> {
     let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
     let title = format!("{kind} {name}").trim().to_owned();
@@ -167,7 +168,7 @@ fn document(origin: &Origin, value: Value, namespace: &Namespace) -> Result<Read
         return Err(one("apiVersion, kind", "both must be given: this is no Kubernetes object".to_owned()));
     }
     if version.split('/').next() != Some(GROUP) {
-        return Ok(Read::Foreign(title));
+        return Ok(Kept::Foreign(title));
     }
     let service = service(&version, &kind).map_err(|invalid| vec![problem(invalid)])?;
     if name.is_empty() {
@@ -183,7 +184,7 @@ fn document(origin: &Origin, value: Value, namespace: &Namespace) -> Result<Read
         .map_err(|invalid| vec![problem(invalid)])?;
     object.metadata.namespace = Some(chosen.clone());
     let key = Key { kind: service.kind(), namespace: chosen, name };
-    Ok(Read::Ours(Box::new(Document { origin: origin.clone(), key, object })))
+    Ok(Kept::Ours(Box::new(Document { origin: origin.clone(), key, object })))
 }
 
 fn service(version: &str, kind: &str) -> Result<&'static dyn AnyService, Invalid> {
@@ -260,6 +261,6 @@ mod tests {
         let mut found = items(list);
         assert_eq!(found.len(), 1);
         let read = document(&origin(), found.remove(0), &Namespace::Default("a".to_owned()));
-        assert!(matches!(read, Ok(Read::Foreign(title)) if title == "Namespace n"));
+        assert!(matches!(read, Ok(Kept::Foreign(title)) if title == "Namespace n"));
     }
 }

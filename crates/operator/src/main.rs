@@ -1,16 +1,26 @@
 //! The operator's one process and command line.
 
 mod admin;
+mod changes;
+mod chart;
+mod clouds;
+mod cluster;
 mod command;
+mod deploy;
 mod desired;
+mod difference;
 mod input;
+mod installation;
 mod leadership;
+mod live;
 mod output;
 mod plan_all;
+mod rights;
 mod run;
 mod schema;
 mod site;
 mod telemetry;
+mod tree;
 mod yaml;
 
 use std::process::ExitCode;

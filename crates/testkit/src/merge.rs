@@ -2,12 +2,20 @@
 
 use serde_json::{Map, Value};
 
-/// Sets every field of the intent. Maps are merged; everything else is replaced as a whole.
+/// Maps that Kubernetes declares to be of one piece.
+const WHOLE_MAPS: [&str; 2] = ["selector", "nodeSelector"];
+
+/// Sets every field of the intent. Most maps are merged; everything else is replaced as a whole.
 pub(crate) fn set(live: &mut Value, intent: &Value) {
     match (live, intent) {
         (Value::Object(live), Value::Object(intent)) => {
             for (field, value) in intent {
-                set(live.entry(field).or_insert(Value::Null), value);
+                let field_live = live.entry(field).or_insert(Value::Null);
+                if WHOLE_MAPS.contains(&field.as_str()) {
+                    field_live.clone_from(value);
+                } else {
+                    set(field_live, value);
+                }
             }
         }
         (live, intent) => *live = intent.clone(),
@@ -75,6 +83,9 @@ mod tests {
         let mut live = json!({ "a": { "b": 1, "c": [1, 2] }, "d": 1 });
         set(&mut live, &json!({ "a": { "c": [3], "e": {} } }));
         assert_eq!(live, json!({ "a": { "b": 1, "c": [3], "e": {} }, "d": 1 }));
+        let mut service = json!({ "selector": { "theirs": "1" } });
+        set(&mut service, &json!({ "selector": { "ours": "2" } }));
+        assert_eq!(service, json!({ "selector": { "ours": "2" } }));
     }
 
     #[test]

@@ -131,7 +131,8 @@ mod tests {
             Value::Object(fields) => {
                 let rules = fields.get("x-kubernetes-validations").and_then(Value::as_array);
                 for rule in rules.into_iter().flatten() {
-                    messages.insert(rule["message"].as_str().unwrap_or("a rule without a message").to_owned());
+                    messages
+                        .insert(rule["message"].as_str().unwrap_or("a rule without a message").to_owned());
                 }
                 fields.values().for_each(|value| collect_messages(value, messages));
             }

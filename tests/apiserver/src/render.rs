@@ -30,7 +30,8 @@ pub struct Planned {
 
 /// Plans the operator's objects among these, the objects that they consist of, and those that they use.
 pub async fn plan(server: &Server, objects: &[Value]) -> Result<Vec<Planned>> {
-    let waiting = objects.iter().filter(|object| is_own(object)).map(|object| server.placed(object)).collect();
+    let own = objects.iter().filter(|object| is_own(object));
+    let waiting = own.map(|object| without_nulls(server.placed(object))).collect();
     let mut planning = Planning { server, waiting, resolved: Resolved::default(), planned: Vec::new() };
     while !planning.waiting.is_empty() {
         planning.step().await?;
@@ -40,6 +41,17 @@ pub async fn plan(server: &Server, objects: &[Value]) -> Result<Vec<Planned>> {
 
 fn is_own(object: &Value) -> bool {
     object["apiVersion"].as_str().is_some_and(|version| version.starts_with(GROUP))
+}
+
+/// A null is a field that is left out, for the API server and for whoever renders without one.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let given = fields.into_iter().filter(|(_, value)| !value.is_null());
+            given.map(|(field, value)| (field, without_nulls(value))).collect()
+        }
+        other => other,
+    }
 }
 
 struct Planning<'a> {
@@ -57,14 +69,18 @@ impl Planning<'_> {
             let unmet = self.unmet(object)?;
             if unmet.is_empty() {
                 let object = self.waiting.remove(index);
-                return self.plan_one(&object).await.with_context(|| format!("failed to plan {}", title(&object)));
+                return self
+                    .plan_one(&object)
+                    .await
+                    .with_context(|| format!("failed to plan {}", title(&object)));
             }
             missing.extend(unmet);
         }
         let is_waiting = |need: &ObjectNeed| {
             self.waiting.iter().any(|object| title(object) == format!("{} {}", need.kind.kind, need.name))
         };
-        let need = missing.into_iter().find(|need| !is_waiting(need)).context("objects wait for each other")?;
+        let need =
+            missing.into_iter().find(|need| !is_waiting(need)).context("objects wait for each other")?;
         let provider = json!({
             "apiVersion": need.kind.api_version(),
             "kind": need.kind.kind,
@@ -130,7 +146,8 @@ impl Planned {
         let facts = SecretFacts { revision: "1".to_owned(), rotations: 1 };
         let secrets = self.plan.secrets.iter().map(|secret| (secret.name.clone(), facts.clone()));
         let changed = Observed { installed: Some("another".to_owned()), secrets: secrets.collect() };
-        let mut all: Vec<Manifest> = self.plan.secrets.iter().map(|plan| secret(&self.instance, plan)).collect();
+        let mut all: Vec<Manifest> =
+            self.plan.secrets.iter().map(|plan| secret(&self.instance, plan)).collect();
         for observed in [changed, Observed::default()] {
             for manifest in lower(&self.instance, &self.plan, &observed).into_values().flatten() {
                 if !all.contains(&manifest) {

@@ -105,8 +105,8 @@ impl Server {
         let kind = GroupVersionKind::try_from(types)?;
         ensure!(kind.group != GROUP, "{} is no kind of the operator", types.kind);
         let found = discovery::pinned_kind(&self.client, &kind).await;
-        let (resource, capabilities) =
-            found.with_context(|| format!("the cluster does not know {} {}", types.api_version, types.kind))?;
+        let (resource, capabilities) = found
+            .with_context(|| format!("the cluster does not know {} {}", types.api_version, types.kind))?;
         Ok((resource, capabilities.scope))
     }
 
@@ -127,7 +127,8 @@ impl Server {
         let response = self.client.send(request).await.with_context(failure)?;
         let (head, body) = response.into_parts();
         let warnings = head.headers.get_all(WARNING).iter();
-        let warnings = warnings.map(|warning| warning_text(&String::from_utf8_lossy(warning.as_bytes()))).collect();
+        let warnings =
+            warnings.map(|warning| warning_text(&String::from_utf8_lossy(warning.as_bytes()))).collect();
         let body = body.collect().await.with_context(failure)?.to_bytes();
         let object: Value = serde_json::from_slice(&body)
             .with_context(|| format!("{}: {}", head.status, String::from_utf8_lossy(&body)))
@@ -143,7 +144,12 @@ impl Server {
 impl Answer {
     /// The object, which must have been taken without a warning.
     pub fn quiet(self) -> Result<Value> {
-        ensure!(self.warnings.is_empty(), "{} is taken with warnings: {:?}", title(&self.object), self.warnings);
+        ensure!(
+            self.warnings.is_empty(),
+            "{} is taken with warnings: {:?}",
+            title(&self.object),
+            self.warnings
+        );
         Ok(self.object)
     }
 }
@@ -184,7 +190,7 @@ fn options(effect: Effect) -> String {
 
 /// The text in `299 - "text"`.
 fn warning_text(header: &str) -> String {
-    let quoted = header.split_once('"').map_or(header, |(_, text)| text.trim_end_matches('"'));
+    let quoted = header.split_once('"').and_then(|(_, text)| text.strip_suffix('"')).unwrap_or(header);
     quoted.replace("\\\"", "\"")
 }
 
@@ -194,7 +200,8 @@ mod tests {
 
     #[test]
     fn a_warning_is_read_out_of_its_header() {
-        assert_eq!(warning_text(r#"299 - "unknown field \"spec.x\"""#), r#"unknown field "spec.x"#.to_owned() + "\"");
+        assert_eq!(warning_text(r#"299 - "there is no \"spec.x\" here""#), r#"there is no "spec.x" here"#);
+        assert_eq!(warning_text(r#"299 - "it ends in \"x\"""#), r#"it ends in "x""#);
         assert_eq!(warning_text("299 - plain"), "299 - plain");
     }
 }

@@ -10,6 +10,7 @@ use openstack_operator_model::service::{AnyService, Site};
 use openstack_operator_services as services;
 use openstack_operator_testkit::{World, yaml};
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use crate::sample;
 
@@ -49,12 +50,16 @@ pub fn new_cloud() -> World {
     world
 }
 
-/// The same, with everything in place.
+/// The same, with everything in place, and an operator that has just started.
 pub async fn cloud() -> (World, Engine) {
-    let world = new_cloud();
+    static CLOUD: OnceCell<World> = OnceCell::const_new();
+    let whole = async || {
+        let world = new_cloud();
+        converge(&world, &engine(&world)).await;
+        world
+    };
+    let world = CLOUD.get_or_init(whole).await.fork();
     let engine = engine(&world);
-    converge(&world, &engine).await;
-    world.script.clear_log();
     (world, engine)
 }
 

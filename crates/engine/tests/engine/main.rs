@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops where it fails")]
 
+mod cloud;
 mod driver;
 mod faults;
+mod healing;
 mod rest;
 mod sample;

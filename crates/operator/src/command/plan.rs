@@ -45,7 +45,6 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Debug, Snafu)]
-#[snafu(context(false))]
 pub(crate) enum Error {
     #[snafu(transparent)]
     Cluster { source: cluster::Error },

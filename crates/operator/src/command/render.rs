@@ -39,7 +39,6 @@ enum Format {
 }
 
 #[derive(Debug, Snafu)]
-#[snafu(context(false))]
 pub(crate) enum Error {
     #[snafu(transparent)]
     Input { source: input::Error },

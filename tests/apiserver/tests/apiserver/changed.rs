@@ -39,7 +39,11 @@ async fn check(server: &Server, file: &File) -> Result<()> {
             }
             Expectation::Refused(part) => {
                 let Err(refusal) = answer else { anyhow::bail!("a change to {spec} is accepted") };
-                ensure!(refusal.message.contains(part), "a change to {spec} is refused for: {}", refusal.message);
+                ensure!(
+                    refusal.message.contains(part),
+                    "a change to {spec} is refused for: {}",
+                    refusal.message
+                );
             }
         }
     }

@@ -31,11 +31,17 @@ async fn every_definition_is_established_without_a_complaint() -> Result<()> {
         for service in ALL {
             let name = service.crd().name_any();
             let found = api.get(&name).await?;
-            for (wanted, status) in
-                [("Established", Some("True")), ("NamesAccepted", Some("True")), ("NonStructuralSchema", None)]
-            {
+            for (wanted, status) in [
+                ("Established", Some("True")),
+                ("NamesAccepted", Some("True")),
+                ("NonStructuralSchema", None),
+            ] {
                 let seen = condition(&found, wanted);
-                ensure!(seen == status, "{name} has {wanted} {seen:?} instead of {status:?}: {:?}", found.status);
+                ensure!(
+                    seen == status,
+                    "{name} has {wanted} {seen:?} instead of {status:?}: {:?}",
+                    found.status
+                );
             }
         }
         Ok(())

@@ -1,0 +1,170 @@
+//! The program as a person calls it, without a cluster.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_openstack-operator"));
+    // Whatever the one who runs the tests has set must not change what they say.
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OPENSTACK_OPERATOR_")) {
+        command.env_remove(name);
+    }
+    command.current_dir(root());
+    command
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn run(arguments: &[&str]) -> Output {
+    program().args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A file that is there for as long as a test runs.
+struct Draft(PathBuf);
+
+impl Draft {
+    fn new(name: &str, content: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("openstack-operator-{}-{name}", std::process::id()));
+        fs::write(&path, content).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        fs::remove_file(&self.0).unwrap();
+    }
+}
+
+fn kinds(rendered: &str) -> Vec<String> {
+    let documents: Vec<serde_json::Value> = serde_saphyr::from_multiple(rendered).unwrap();
+    documents.iter().map(|document| document["kind"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_sample_renders_in_the_order_of_phases() {
+    let samples: Vec<PathBuf> =
+        fs::read_dir(root().join("samples")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(samples.len() >= 3);
+    for sample in samples {
+        let output = run(&["render", "-f", sample.to_str().unwrap()]);
+        assert!(output.status.success(), "{}: {}", sample.display(), text(&output.stderr));
+        let mut found = kinds(&text(&output.stdout));
+        found.dedup();
+        let order = [
+            "MariaDB", "RabbitMQ", "Memcached", "Keystone", "Secret", "ConfigMap", "Job", "Deployment", "StatefulSet",
+            "PodDisruptionBudget", "Service", "HTTPRoute",
+        ];
+        let order: Vec<&str> = order.into_iter().filter(|kind| found.iter().any(|found| found == kind)).collect();
+        assert_eq!(found, order, "{}", sample.display());
+    }
+}
+
+#[test]
+fn a_render_has_no_values_of_secrets_and_is_the_same_each_time() {
+    let (first, second) = (run(&["render", "-f", "samples/ha.yaml"]), run(&["render", "-f", "samples/ha.yaml"]));
+    assert_eq!(first.stdout, second.stdout);
+    let rendered = text(&first.stdout);
+    assert!(rendered.contains("  password: <generated>\n"), "{rendered}");
+    assert!(
+        rendered.contains("connection: mysql+pymysql://<cloud-keystone-database/username>:<cloud-keystone-database/password>@"),
+        "{rendered}"
+    );
+    assert!(!rendered.contains("\ndata:\n  password"), "{rendered}");
+}
+
+#[test]
+fn a_render_may_be_json_and_come_from_standard_input() {
+    let sample = fs::File::open(root().join("samples/minimal.yaml")).unwrap();
+    let output = program().args(["render", "-f", "-", "-o", "json"]).stdin(sample).output().unwrap();
+    let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(list["items"].as_array().unwrap().len() > 20);
+}
+
+#[test]
+fn what_is_wrong_is_told_with_file_document_path_and_reason() {
+    let draft = Draft::new(
+        "wrong.yaml",
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n---\n\
+         apiVersion: openstack.k8s.io/v1alpha1\nkind: OpenStackControlPlane\nmetadata: {name: cloud}\n\
+         spec:\n  keystone:\n    replica: 3\n    fernet: {rotationSchedule: daily}\n",
+    );
+    let output = run(&["render", "-f", draft.path()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    let told = text(&output.stderr);
+    let place = format!("error: {}, document 2 (OpenStackControlPlane cloud): ", draft.path());
+    assert!(told.contains(&format!("{place}spec.keystone.replica: there is no such field")), "{told}");
+    assert!(told.contains(&format!("{place}spec.keystone.fernet.rotationSchedule: ")), "{told}");
+}
+
+#[test]
+fn what_only_planning_finds_names_the_part_that_it_is_of() {
+    let draft = Draft::new(
+        "schedule.yaml",
+        "apiVersion: openstack.k8s.io/v1alpha1\nkind: OpenStackControlPlane\nmetadata: {name: cloud}\n\
+         spec:\n  keystone:\n    fernet: {rotationSchedule: 99 0 * * 0}\n",
+    );
+    let output = run(&["render", "-f", draft.path(), "-n", "there"]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = text(&output.stderr);
+    let part = "(Keystone there/cloud-keystone, part of OpenStackControlPlane there/cloud): spec.fernet.rotationSchedule: ";
+    assert!(told.contains(part), "{told}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_an_error() {
+    let output = run(&["render", "-f", "samples/none.yaml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).starts_with("error: failed to read samples/none.yaml: "));
+}
+
+#[test]
+fn manifests_carry_what_was_asked_for() {
+    let output = run(&[
+        "manifests", "--namespace", "here", "--image", "r/operator:1", "--replicas", "2", "--images-family", "debian",
+        "--images-registry", "r/o",
+    ]);
+    let rendered = text(&output.stdout);
+    assert!(rendered.contains("image: r/operator:1\n"), "{rendered}");
+    assert!(rendered.contains("- name: OPENSTACK_OPERATOR_IMAGES_REGISTRY\n          value: r/o\n"), "{rendered}");
+    let found = kinds(&rendered);
+    assert_eq!(found[0], "Namespace");
+    assert_eq!(found.last().unwrap(), "PodDisruptionBudget");
+    assert_eq!(found.iter().filter(|kind| *kind == "CustomResourceDefinition").count(), 5);
+}
+
+#[test]
+fn the_committed_files_are_those_that_are_generated() {
+    let output = run(&["generate", "deploy", "--check"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_link_of_the_plugin_s_name_answers_as_the_plugin() {
+    let directory = std::env::temp_dir().join(format!("openstack-operator-plugin-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let link = directory.join("kubectl-openstack");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_openstack-operator"), &link).unwrap();
+    let help = text(&Command::new(&link).args(["plan", "--help"]).output().unwrap().stdout);
+    fs::remove_dir_all(directory).unwrap();
+    assert!(help.contains("Usage: kubectl openstack plan"), "{help}");
+    assert!(help.contains("kubectl openstack plan -f cloud.yaml"), "{help}");
+}
+
+#[test]
+fn completion_knows_the_subcommands() {
+    let script = text(&run(&["completion", "bash"]).stdout);
+    assert!(script.contains("render") && script.contains("login"), "{script}");
+}

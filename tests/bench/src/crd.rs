@@ -1,0 +1,15 @@
+//! How large the definitions of the kinds are.
+
+use anyhow::Result;
+use openstack_operator_services::ALL;
+
+use crate::table::Table;
+
+pub(crate) fn measure() -> Result<String> {
+    let mut table = Table::new(&["kind", "definition as JSON"]);
+    for service in ALL {
+        let size = serde_json::to_vec(&service.crd())?.len();
+        table.row([service.kind().kind.to_owned(), format!("{size} bytes")]);
+    }
+    Ok(table.text())
+}

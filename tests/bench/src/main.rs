@@ -1,0 +1,97 @@
+//! Measures the operator, one part at a time, and prints each part as a Markdown table.
+
+mod bare;
+mod cloud;
+mod cluster;
+mod crd;
+mod fleet;
+mod installed;
+mod metrics;
+mod plan;
+mod planned;
+mod process;
+mod secret;
+mod table;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+use openstack_operator_model::image::{Family, ImageDefaults};
+use openstack_operator_model::service::Site;
+
+#[derive(Parser)]
+#[command(about = "Measures the operator; run it through cargo xtask bench")]
+struct Arguments {
+    #[command(subcommand)]
+    part: Part,
+}
+
+#[derive(Subcommand)]
+enum Part {
+    /// How long planning and lowering a whole cloud takes.
+    Plan,
+    /// How large the definitions of the kinds are.
+    Crd,
+    /// One cloud, by the operator and by hand.
+    Cloud(cloud::Arguments),
+    /// Many control planes whose pods never run.
+    Fleet(fleet::Arguments),
+}
+
+/// The operator that is measured.
+#[derive(Args)]
+struct OperatorArguments {
+    /// The operator's program.
+    #[arg(long, value_name = "FILE")]
+    operator: std::path::PathBuf,
+    /// Registry and path before an image's name.
+    #[arg(long, value_name = "PREFIX")]
+    images_registry: String,
+    /// Tag of the images.
+    #[arg(long, value_name = "TAG")]
+    images_tag: String,
+}
+
+impl OperatorArguments {
+    /// What the operator takes where an object is silent.
+    fn site(&self) -> Site {
+        site(&self.images_registry, &self.images_tag)
+    }
+
+    /// The flags that make the operator take it.
+    fn flags(&self) -> [&str; 6] {
+        [
+            "--images-family",
+            "debian",
+            "--images-registry",
+            &self.images_registry,
+            "--images-tag",
+            &self.images_tag,
+        ]
+    }
+}
+
+fn site(registry: &str, tag: &str) -> Site {
+    let images = ImageDefaults {
+        family: Family::Debian,
+        registry: Some(registry.to_owned()),
+        tag: Some(tag.to_owned()),
+    };
+    Site { images, cluster_domain: "cluster.local".to_owned() }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let report = match Arguments::parse().part {
+        Part::Plan => plan::measure()?,
+        Part::Crd => crd::measure()?,
+        Part::Cloud(arguments) => cloud::measure(&arguments).await?,
+        Part::Fleet(arguments) => fleet::measure(&arguments).await?,
+    };
+    print(&report);
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the report is the result")]
+fn print(report: &str) {
+    println!("{report}");
+}

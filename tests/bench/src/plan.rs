@@ -1,0 +1,70 @@
+//! How long planning and lowering a whole cloud takes.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+
+use crate::planned::plan_cloud;
+use crate::table::{Table, median, milliseconds};
+
+const ITERATIONS: usize = 2000;
+/// Before these the allocator and the caches are still cold.
+const WARM_UP: usize = 100;
+
+pub(crate) fn measure() -> Result<String> {
+    let everything = json!({
+        "gatewayRef": { "name": "gateway", "namespace": "openstack" },
+        "mariadb": { "replicas": 3 },
+        "rabbitmq": { "replicas": 3 },
+        "memcached": { "replicas": 3 },
+        "keystone": {
+            "replicas": 3,
+            "notifications": { "enabled": true },
+            "federation": { "enabled": true, "trustedDashboards": ["https://dashboard.example/auth/websso/"] },
+            "policy": { "identity:list_users": "role:admin" },
+            "extraConfig": { "keystone.conf": { "token": { "expiration": "7200" } } },
+        },
+    });
+    let mut table = Table::new(&["cloud", "objects made", "median", "99th of 100"]);
+    for (name, spec) in [("minimal", json!({})), ("with everything set", everything)] {
+        let cloud = cloud(&spec)?;
+        let (mut times, objects) = sample(&cloud)?;
+        times.sort();
+        let late = times.get(times.len() * 99 / 100).copied().unwrap_or_default();
+        let figures = [objects.to_string(), milliseconds(median(&times)), milliseconds(late)];
+        let [objects, median, late] = figures;
+        table.row([name.to_owned(), objects, median, late]);
+    }
+    Ok(table.text())
+}
+
+/// A control plane with this spec.
+pub(crate) fn cloud(spec: &Value) -> Result<DynamicObject> {
+    Ok(serde_json::from_value(json!({
+        "apiVersion": "openstack.k8s.io/v1alpha1",
+        "kind": "OpenStackControlPlane",
+        "metadata": { "name": "cloud", "namespace": "openstack" },
+        "spec": spec,
+    }))?)
+}
+
+/// How long each pass took, and how many objects one yields: Secrets too, which are planned and not lowered.
+fn sample(cloud: &DynamicObject) -> Result<(Vec<Duration>, usize)> {
+    let site = crate::site("registry.example/openstack", "2025.1");
+    let mut times = Vec::with_capacity(ITERATIONS);
+    let mut objects = 0;
+    for pass in 0..WARM_UP + ITERATIONS {
+        let begun = Instant::now();
+        let planned = black_box(plan_cloud(black_box(cloud.clone()), &site)?);
+        let took = begun.elapsed();
+        if pass >= WARM_UP {
+            times.push(took);
+        }
+        let manifests = planned.iter().flat_map(|one| one.manifests.values()).map(Vec::len).sum::<usize>();
+        objects = manifests + planned.iter().map(|one| one.plan.secrets.len()).sum::<usize>();
+    }
+    Ok((times, objects))
+}

@@ -1,0 +1,87 @@
+//! A whole cloud as plans and manifests, made with nothing but pure code.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use anyhow::{Context, Result};
+use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
+use openstack_operator_model::lower::{self, Instance, Manifests, Observed};
+use openstack_operator_model::need::Resolved;
+use openstack_operator_model::plan::Plan;
+use openstack_operator_model::service::{AnyService, Site};
+use openstack_operator_services::of_kind;
+use serde_json::json;
+
+/// One object of a cloud.
+pub(crate) struct Planned {
+    pub(crate) service: &'static dyn AnyService,
+    pub(crate) name: String,
+    /// Kind and name of what it needs, all of which come before it.
+    pub(crate) needs: Vec<(String, String)>,
+    pub(crate) plan: Plan,
+    pub(crate) manifests: Manifests,
+}
+
+/// Plans a control plane and everything that it consists of, each with what those before it provide.
+pub(crate) fn plan_cloud(cloud: DynamicObject, site: &Site) -> Result<Vec<Planned>> {
+    let mut provided = Resolved::default();
+    let mut planned = Vec::new();
+    let mut pending = VecDeque::from([cloud]);
+    while let Some(object) = pending.pop_front() {
+        let one = plan_one(&object, site, &provided)?;
+        let key = (one.service.kind().kind.to_owned(), one.name.clone());
+        provided.objects.insert(key, one.plan.provides.clone());
+        for child in &one.plan.children {
+            pending.push_back(DynamicObject {
+                types: Some(TypeMeta {
+                    api_version: child.kind.api_version(),
+                    kind: child.kind.kind.to_owned(),
+                }),
+                metadata: ObjectMeta {
+                    name: Some(child.name.clone()),
+                    namespace: object.metadata.namespace.clone(),
+                    ..ObjectMeta::default()
+                },
+                data: json!({ "spec": child.spec }),
+            });
+        }
+        planned.push(one);
+    }
+    Ok(planned)
+}
+
+fn plan_one(object: &DynamicObject, site: &Site, provided: &Resolved) -> Result<Planned> {
+    let kind = object.types.as_ref().map(|types| types.kind.as_str()).unwrap_or_default();
+    let service = of_kind(kind).with_context(|| format!("there is no kind {kind:?}"))?;
+    let name = object.metadata.name.clone().with_context(|| format!("a {kind} without a name"))?;
+    let mut inputs = Resolved::default();
+    for need in service.needs(object)?.objects {
+        let key = (need.kind.kind.to_owned(), need.name);
+        let provides = provided.objects.get(&key).with_context(|| format!("{name} needs {key:?}"))?;
+        inputs.objects.insert(key, provides.clone());
+    }
+    let plan = service.plan(object, &inputs, site, &BTreeMap::new())?;
+    let instance = Instance {
+        kind: service.kind(),
+        service: service.name(),
+        name: name.clone(),
+        namespace: object.metadata.namespace.clone().unwrap_or_default(),
+        // Without one nothing has an owner: what is made by hand belongs to nobody.
+        uid: String::new(),
+    };
+    let manifests = lower::lower(&instance, &plan, &Observed::default());
+    Ok(Planned { service, name, needs: inputs.objects.into_keys().collect(), plan, manifests })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cloud_is_planned_with_all_its_parts() {
+        let cloud = crate::plan::cloud(&json!({})).unwrap();
+        let planned = plan_cloud(cloud, &crate::site("r/o", "t")).unwrap();
+        let kinds: Vec<&str> = planned.iter().map(|one| one.service.kind().kind).collect();
+        assert_eq!(kinds, ["OpenStackControlPlane", "MariaDB", "RabbitMQ", "Memcached", "Keystone"]);
+        assert!(planned[4].needs.contains(&("MariaDB".to_owned(), "cloud-mariadb".to_owned())));
+    }
+}
