@@ -1,5 +1,6 @@
 //! The project's own commands: the local cluster, the images and the tests.
 
+mod bench;
 mod cloud;
 mod cluster;
 mod command;
@@ -44,6 +45,8 @@ enum Command {
     Images(images::Command),
     /// Run every layer of tests; the last line says how many passed and failed.
     Test(test::Arguments),
+    /// Measure what the operator costs, and print tables of it.
+    Bench(bench::Arguments),
     /// The first process of a node: started by `cluster up`, never by a person.
     #[command(hide = true)]
     NodeInit(cluster::node_init::Arguments),
@@ -74,6 +77,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Command::Cluster(command) => cluster::run(&directories, command).map(|()| ExitCode::SUCCESS),
         Command::Images(command) => images::run(&directories, command).map(|()| ExitCode::SUCCESS),
         Command::Test(arguments) => test::run(&directories, &arguments),
+        Command::Bench(arguments) => bench::run(&directories, &arguments).map(|()| ExitCode::SUCCESS),
         Command::NodeInit(_) => Ok(ExitCode::SUCCESS),
     }
 }

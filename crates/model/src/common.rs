@@ -65,24 +65,32 @@ pub struct Scheduling {
     pub tolerations: Vec<Toleration>,
     /// How pods of one component are spread; by node where nothing is given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 4))]
+    #[schemars(length(max = 4), extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["topologyKey", "whenUnsatisfiable"],
+    ))]
     pub topology_spread: Vec<TopologySpread>,
     /// Priority class of the pods.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub priority_class_name: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "has(self.key) || has(self.operator) && self.operator == 'Exists'", "message": "a toleration needs a key, or operator Exists for all keys" },
+    { "rule": "!has(self.value) || !has(self.operator) || self.operator == 'Equal'", "message": "a toleration with operator Exists takes every value: leave value out" },
+    { "rule": "!has(self.tolerationSeconds) || has(self.effect) && self.effect == 'NoExecute'", "message": "tolerationSeconds needs effect NoExecute: no other ends" },
+]))]
 pub struct Toleration {
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 316))]
+    #[schemars(length(max = 316), regex(pattern = schema::LABEL))]
     pub key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<TolerationOperator>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 63))]
+    #[schemars(length(max = 63), regex(pattern = schema::LABEL_VALUE))]
     pub value: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<TaintEffect>,
@@ -107,7 +115,7 @@ pub enum TaintEffect {
 #[serde(rename_all = "camelCase")]
 pub struct TopologySpread {
     /// Label of the nodes over whose values pods are spread.
-    #[schemars(length(min = 1, max = 316))]
+    #[schemars(length(min = 1, max = 316), regex(pattern = schema::LABEL))]
     pub topology_key: String,
     /// How many more pods one value may have than another.
     #[serde(default = "one")]
@@ -131,6 +139,16 @@ pub enum WhenUnsatisfiable {
 
 /// CPU and memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "!has(self.requests) || !has(self.requests.cpu) || !has(self.limits) || !has(self.limits.cpu) || quantity(self.requests.cpu).compareTo(quantity(self.limits.cpu)) <= 0",
+        "message": "requests.cpu must not be more than limits.cpu",
+    },
+    {
+        "rule": "!has(self.requests) || !has(self.requests.memory) || !has(self.limits) || !has(self.limits.memory) || quantity(self.requests.memory).compareTo(quantity(self.limits.memory)) <= 0",
+        "message": "requests.memory must not be more than limits.memory",
+    },
+]))]
 pub struct Resources {
     #[serde(default, skip_serializing_if = "is_default")]
     pub requests: ResourceAmounts,
@@ -142,11 +160,11 @@ pub struct Resources {
 pub struct ResourceAmounts {
     /// CPU, e.g. `500m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::quantity_option")]
+    #[schemars(schema_with = "schema::cpu")]
     pub cpu: Option<String>,
     /// Memory, e.g. `1Gi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::quantity_option")]
+    #[schemars(schema_with = "schema::size")]
     pub memory: Option<String>,
 }
 
@@ -155,25 +173,25 @@ pub struct ResourceAmounts {
 pub struct Reference {
     #[schemars(length(min = 1, max = 63))]
     pub kind: String,
-    #[schemars(length(min = 1, max = 63))]
+    #[schemars(length(min = 1, max = 63), regex(pattern = schema::NAME))]
     pub name: String,
 }
 
 /// An object in the same namespace, of a kind that the field's name says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NameReference {
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub name: String,
 }
 
 /// A key of a Secret in the same namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SecretKeyReference {
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub name: String,
     /// Key whose value is used.
     #[serde(default = "password")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = schema::SECRET_KEY))]
     pub key: String,
 }
 
@@ -185,15 +203,15 @@ fn password() -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayReference {
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub name: String,
     /// Namespace of the Gateway, where it is another.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 63))]
+    #[schemars(length(min = 1, max = 63), regex(pattern = schema::PLAIN_NAME))]
     pub namespace: Option<String>,
     /// One listener of the Gateway; all that fit where none is given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub listener_name: Option<String>,
 }
 
@@ -203,10 +221,7 @@ pub struct GatewayReference {
 pub struct Exposure {
     /// Name under which the API is reached from outside.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(
-        length(min = 1, max = 253),
-        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
-    )]
+    #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub public_hostname: Option<String>,
     /// Gateway that leads to the API. Without one it is reached inside the cluster only.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -318,11 +333,11 @@ pub enum DeletionPolicy {
 pub struct Storage {
     /// Size of each pod's volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::quantity_option")]
+    #[schemars(schema_with = "schema::size")]
     pub storage_size: Option<String>,
     /// Storage class of the volumes; the cluster's default where none is given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub storage_class: Option<String>,
     /// What becomes of the volumes when the object is deleted.
     #[serde(default)]

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::schema;
+
 /// A set of images that are built and named alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -53,15 +55,15 @@ pub struct Images {
     pub family: Option<Family>,
     /// Registry and path before the image's name, e.g. `registry.example.com/openstack`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 255))]
+    #[schemars(length(min = 1, max = 255), regex(pattern = schema::IMAGE))]
     pub registry: Option<String>,
     /// Tag of every image that is not given its own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 128))]
+    #[schemars(length(min = 1, max = 128), regex(pattern = schema::IMAGE_TAG))]
     pub tag: Option<String>,
     /// Secrets with which images are pulled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 8), inner(length(min = 1, max = 253)))]
+    #[schemars(length(max = 8), inner(length(min = 1, max = 253), regex(pattern = schema::NAME)))]
     pub pull_secrets: Vec<String>,
 }
 
@@ -71,11 +73,11 @@ pub struct Images {
 pub struct Image {
     /// Repository without a tag, e.g. `registry.example.com/openstack/keystone`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 255))]
+    #[schemars(length(min = 1, max = 255), regex(pattern = schema::IMAGE))]
     pub repository: Option<String>,
     /// Tag, or a digest that begins with `sha256:`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 128))]
+    #[schemars(length(min = 1, max = 128), regex(pattern = schema::IMAGE_TAG))]
     pub tag: Option<String>,
 }
 

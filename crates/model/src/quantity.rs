@@ -2,35 +2,52 @@
 
 use crate::service::Invalid;
 
+/// Each unit with what it is multiplied and divided by.
+const UNITS: [(&str, u128, u128); 11] = [
+    ("Ki", 1 << 10, 1),
+    ("Mi", 1 << 20, 1),
+    ("Gi", 1 << 30, 1),
+    ("Ti", 1 << 40, 1),
+    ("Pi", 1 << 50, 1),
+    ("m", 1, 1000),
+    ("k", 1000, 1),
+    ("M", 1_000_000, 1),
+    ("G", 1_000_000_000, 1),
+    ("T", 1_000_000_000_000, 1),
+    ("P", 1_000_000_000_000_000, 1),
+];
+
 /// The number of bytes that a quantity stands for. `field` is where it was written.
 pub fn bytes(quantity: &str, field: &str) -> Result<u64, Invalid> {
-    // Each unit with what it is multiplied and divided by.
-    const UNITS: [(&str, u128, u128); 11] = [
-        ("Ki", 1 << 10, 1),
-        ("Mi", 1 << 20, 1),
-        ("Gi", 1 << 30, 1),
-        ("Ti", 1 << 40, 1),
-        ("Pi", 1 << 50, 1),
-        ("m", 1, 1000),
-        ("k", 1000, 1),
-        ("M", 1_000_000, 1),
-        ("G", 1_000_000_000, 1),
-        ("T", 1_000_000_000_000, 1),
-        ("P", 1_000_000_000_000_000, 1),
-    ];
-    let number = || {
-        let unit = UNITS.iter().find_map(|(suffix, factor, divisor)| {
-            quantity.strip_suffix(suffix).map(|digits| (digits, *factor, *divisor))
-        });
-        let (digits, factor, divisor) = unit.unwrap_or((quantity, 1, 1));
-        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-        let shift = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-        let digits = format!("{whole}{fraction}").parse::<u64>().ok()?;
-        u64::try_from(u128::from(digits).checked_mul(factor)? / shift.checked_mul(divisor)?).ok()
-    };
-    number().ok_or_else(|| {
+    let whole = thousandths(quantity).and_then(|number| u64::try_from(number / 1000).ok());
+    whole.ok_or_else(|| {
         Invalid::new(field, format!("{quantity:?} is not a size: write e.g. \"1Gi\" or \"512Mi\""))
     })
+}
+
+/// The larger of two quantities; the first where they cannot be compared.
+pub fn larger<'a>(one: &'a str, other: &'a str) -> &'a str {
+    if thousandths(other) > thousandths(one) { other } else { one }
+}
+
+/// The smaller of two quantities; the first where they cannot be compared.
+pub fn smaller<'a>(one: &'a str, other: &'a str) -> &'a str {
+    match (thousandths(one), thousandths(other)) {
+        (Some(number), Some(another)) if another < number => other,
+        _ => one,
+    }
+}
+
+/// How many thousandths of one a quantity is: Kubernetes knows nothing finer.
+fn thousandths(quantity: &str) -> Option<u128> {
+    let unit = UNITS.iter().find_map(|(suffix, factor, divisor)| {
+        quantity.strip_suffix(suffix).map(|digits| (digits, *factor, *divisor))
+    });
+    let (digits, factor, divisor) = unit.unwrap_or((quantity, 1, 1));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let shift = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let digits = u128::from(format!("{whole}{fraction}").parse::<u64>().ok()?);
+    Some(digits.checked_mul(factor)?.checked_mul(1000)? / shift.checked_mul(divisor)?)
 }
 
 #[cfg(test)]
@@ -48,5 +65,12 @@ mod tests {
         for wrong in ["99999999999Pi", "-1Gi", "1.2.3", "Gi", ""] {
             assert!(bytes(wrong, "x").is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn quantities_of_different_units_are_compared() {
+        assert_eq!((larger("1Gi", "1500M"), smaller("1Gi", "1500M")), ("1500M", "1Gi"));
+        assert_eq!((larger("0.5", "50m"), smaller("0.5", "50m")), ("0.5", "50m"));
+        assert_eq!((larger("1Gi", "much"), smaller("1Gi", "much")), ("1Gi", "1Gi"));
     }
 }

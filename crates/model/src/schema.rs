@@ -69,17 +69,42 @@ fn column(name: &str, kind: &str, path: &str) -> CustomResourceColumnDefinition 
     }
 }
 
-/// What Kubernetes accepts as a quantity of CPU, memory or storage, without signs and exponents.
-const QUANTITY: &str = "^[0-9]+(\\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$";
+/// A DNS subdomain, as most objects are named.
+pub const NAME: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+/// A DNS label, as namespaces are named.
+pub const PLAIN_NAME: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+/// Key of a label or a taint, with or without a domain before it.
+pub const LABEL: &str =
+    r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
+/// Value of a label or a taint.
+pub const LABEL_VALUE: &str = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
+/// Key of a Secret.
+pub const SECRET_KEY: &str = r"^[-._a-zA-Z0-9]+$";
+/// Registry and path of an image.
+pub const IMAGE: &str = r"^[a-zA-Z0-9]([-a-zA-Z0-9._/:]*[a-zA-Z0-9])?$";
+/// Tag or digest of an image.
+pub const IMAGE_TAG: &str = r"^[a-zA-Z0-9_][-a-zA-Z0-9_.:]*$";
+/// What Kubernetes accepts as an amount of CPU, without signs and exponents.
+const CPU: &str = r"^([1-9][0-9]*m|[0-9]+(\.[0-9]{1,3})?)$";
+/// What Kubernetes accepts as a size of memory or storage: whole bytes, and some.
+const SIZE: &str = r"^[1-9][0-9]*(\.[0-9]+)?(k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$";
 
-pub fn quantity_option(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "maxLength": 20, "pattern": QUANTITY })
+pub fn cpu(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "maxLength": 20, "pattern": CPU })
+}
+
+pub fn size(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "maxLength": 20, "pattern": SIZE })
 }
 
 pub fn labels(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object", "maxProperties": 16,
-        "additionalProperties": { "type": "string", "maxLength": 63 }
+        "additionalProperties": { "type": "string", "maxLength": 63, "pattern": LABEL_VALUE },
+        "x-kubernetes-validations": [{
+            "rule": format!("self.all(key, key.matches(r'{LABEL}'))"),
+            "message": "nodeSelector has a key that no label of a node can have",
+        }],
     })
 }
 

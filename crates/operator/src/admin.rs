@@ -40,7 +40,11 @@ impl Admin {
         let mut registry = Registry::default();
         let memory = Gauge::default();
         // The name that every Prometheus client gives it.
-        registry.register("process_resident_memory_bytes", "Memory that the process occupies", memory.clone());
+        registry.register(
+            "process_resident_memory_bytes",
+            "Memory that the process occupies",
+            memory.clone(),
+        );
         let own = registry.sub_registry_with_prefix("openstack_operator");
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         own.register("build", "The version that runs", version);

@@ -95,7 +95,8 @@ impl Comparison<'_> {
             return None;
         }
         let difference = Difference::new(found, &wanted.body);
-        let hunks = if wanted.key.kind == JOB { without_task_mark(difference.hunks()) } else { difference.hunks() };
+        let hunks =
+            if wanted.key.kind == JOB { without_task_mark(difference.hunks()) } else { difference.hunks() };
         if hunks.is_empty() && wanted.key.kind != JOB {
             return None;
         }
@@ -144,8 +145,9 @@ impl Comparison<'_> {
                 && !all.iter().any(|desired| desired.key == **key)
         });
         // Of several the youngest is the one in use; the others are left over.
-        let (key, object) =
-            candidates.max_by_key(|(_, object)| object.pointer("/metadata/creationTimestamp").and_then(Value::as_str))?;
+        let (key, object) = candidates.max_by_key(|(_, object)| {
+            object.pointer("/metadata/creationTimestamp").and_then(Value::as_str)
+        })?;
         let before = object["data"][file].as_str().unwrap_or_default();
         let hunks = file_hunks(file, before, content.as_str().unwrap_or_default());
         self.replaced.insert(key.clone());
@@ -155,12 +157,18 @@ impl Comparison<'_> {
     /// Whether a task was given to the cluster already. Where its mark also stands for values of Secrets it cannot be
     /// computed here: then what runs is compared.
     fn is_same_task(&self, wanted: &Desired, found: &Value) -> bool {
-        let mark = |job: &Value| job.pointer("/metadata/annotations").and_then(|all| all.get(TASK_ANNOTATION)).cloned();
+        let mark = |job: &Value| {
+            job.pointer("/metadata/annotations").and_then(|all| all.get(TASK_ANNOTATION)).cloned()
+        };
         if mark(&wanted.body) == mark(found) {
             return true;
         }
         let task = self.plan_of(&wanted.owner).and_then(|planned| {
-            planned.plan.tasks.iter().find(|task| name::part(&wanted.owner.name, task.name) == wanted.key.name)
+            planned
+                .plan
+                .tasks
+                .iter()
+                .find(|task| name::part(&wanted.owner.name, task.name) == wanted.key.name)
         });
         task.is_some_and(|task| !task.repeat_on.is_empty() && runs_the_same(task, found))
     }
@@ -235,7 +243,8 @@ fn without_task_mark(hunks: Vec<Hunk>) -> Vec<Hunk> {
         let (Line::Removed(text) | Line::Added(text)) = line;
         !text.trim_start().starts_with(TASK_ANNOTATION)
     };
-    let kept = hunks.into_iter().map(|hunk| Hunk { lines: hunk.lines.into_iter().filter(keep).collect(), ..hunk });
+    let kept =
+        hunks.into_iter().map(|hunk| Hunk { lines: hunk.lines.into_iter().filter(keep).collect(), ..hunk });
     kept.filter(|hunk| !hunk.lines.is_empty()).collect()
 }
 

@@ -24,6 +24,9 @@ const EXPRESSIONS: [(&str, &str); 10] = [
 
 const IGNORED: &str = "*.orig\n*.swp\n*.tmp\n";
 
+/// What a chart shows to people after it was installed.
+pub(crate) const NOTES_FILE: &str = "templates/NOTES.txt";
+
 const NOTES: &str = "The operator runs in namespace {{ .Release.Namespace }}. Ask it for a cloud:
 
   kubectl apply -f cloud.yaml
@@ -51,7 +54,7 @@ pub(crate) fn files() -> BTreeMap<String, String> {
         ("Chart.yaml", yaml(&chart())),
         ("values.yaml", values()),
         (".helmignore", IGNORED.to_owned()),
-        ("templates/NOTES.txt", NOTES.to_owned()),
+        (NOTES_FILE, NOTES.to_owned()),
         ("templates/rbac.yaml", template(&installation.rbac())),
         ("templates/deployment.yaml", template(&[installation.deployment()])),
         (

@@ -8,7 +8,10 @@ use crate::yaml::yaml;
 #[derive(Debug, Snafu)]
 pub(crate) enum Error {
     #[snafu(display("failed to read the clouds that are there as YAML"))]
-    Parse { source: serde_saphyr::Error },
+    Parse {
+        #[snafu(source(from(serde_saphyr::Error, Box::new)))]
+        source: Box<serde_saphyr::Error>,
+    },
     #[snafu(display("the file that is there is no clouds.yaml: its clouds are no mapping of names"))]
     Shape,
 }
@@ -46,11 +49,12 @@ fn splice(existing: &str, name: &str, cloud: &Value) -> Option<String> {
         return None;
     }
     let section_end = end(&lines, top + 1, |line| is_content(line) && depth(line) >= indent, &is_content);
-    let heads = (top + 1..section_end).find(|&index| {
-        depth(&lines[index]) == indent && lines[index].trim() == format!("{name}:")
-    });
+    let heads = (top + 1..section_end)
+        .find(|&index| depth(&lines[index]) == indent && lines[index].trim() == format!("{name}:"));
     let range = match heads {
-        Some(head) => head..end(&lines, head + 1, |line| is_content(line) && depth(line) > indent, &is_content),
+        Some(head) => {
+            head..end(&lines, head + 1, |line| is_content(line) && depth(line) > indent, &is_content)
+        }
         None => section_end..section_end,
     };
     let block = yaml(&json!({ name: cloud }));

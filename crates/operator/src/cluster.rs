@@ -33,11 +33,22 @@ pub(crate) enum Error {
     #[snafu(display("failed to find a cluster: set KUBECONFIG or give --kubeconfig"))]
     FindCluster { source: kube::config::InferConfigError },
     #[snafu(display("failed to prepare a connection to the cluster"))]
-    Connect { source: kube::Error },
+    Connect {
+        #[snafu(source(from(kube::Error, Box::new)))]
+        source: Box<kube::Error>,
+    },
     #[snafu(display("failed to list {resource}"))]
-    List { resource: &'static str, source: kube::Error },
+    List {
+        resource: &'static str,
+        #[snafu(source(from(kube::Error, Box::new)))]
+        source: Box<kube::Error>,
+    },
     #[snafu(display("failed to read {object}"))]
-    Get { object: String, source: kube::Error },
+    Get {
+        object: String,
+        #[snafu(source(from(kube::Error, Box::new)))]
+        source: Box<kube::Error>,
+    },
 }
 
 impl ClusterArguments {
@@ -68,7 +79,10 @@ pub(crate) enum Listing<T> {
 }
 
 impl<T> Listing<T> {
-    pub(crate) fn new(resource: &'static str, listed: kube::Result<kube::core::ObjectList<T>>) -> Result<Self, Error>
+    pub(crate) fn new(
+        resource: &'static str,
+        listed: kube::Result<kube::core::ObjectList<T>>,
+    ) -> Result<Self, Error>
     where
         T: Clone,
     {
@@ -76,7 +90,7 @@ impl<T> Listing<T> {
             Ok(list) => Ok(Self::Found(list.items)),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(Self::NotServed),
             Err(kube::Error::Api(status)) if status.code == 403 => Ok(Self::Forbidden),
-            Err(source) => Err(Error::List { resource, source }),
+            Err(error) => Err(error).context(ListSnafu { resource }),
         }
     }
 }

@@ -132,7 +132,8 @@ mod tests {
         for command in tree(false).get_subcommands().filter(|command| !command.is_hide_set()) {
             let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(
-                command.get_name() == "run" || examples.contains(&format!("{PROGRAM} {}", command.get_name())),
+                command.get_name() == "run"
+                    || examples.contains(&format!("{PROGRAM} {}", command.get_name())),
                 "{}",
                 command.get_name()
             );

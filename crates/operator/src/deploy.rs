@@ -30,12 +30,12 @@ pub(crate) fn files() -> BTreeMap<String, String> {
         files.insert(format!("crds/{file}"), yaml(crd));
         files.insert(format!("{CHART}/crds/{file}"), yaml(crd));
     }
-    let kinds = crds.iter().map(|(file, _)| file.as_str()).collect();
-    files.insert("crds/kustomization.yaml".to_owned(), kustomization(kinds, &json!({})));
+    let kinds: Vec<&str> = crds.iter().map(|(file, _)| file.as_str()).collect();
+    files.insert("crds/kustomization.yaml".to_owned(), kustomization(&kinds, &json!({})));
     files.insert("rbac.yaml".to_owned(), documents(&installation.rbac()));
     let base = ["../crds", "namespace.yaml", "rbac.yaml", "deployment.yaml"];
     let own = json!({ "namespace": installation::NAME });
-    files.insert("kustomize/kustomization.yaml".to_owned(), kustomization(base.to_vec(), &own));
+    files.insert("kustomize/kustomization.yaml".to_owned(), kustomization(&base, &own));
     files.insert("kustomize/namespace.yaml".to_owned(), yaml(&installation.namespace()));
     files.insert("kustomize/rbac.yaml".to_owned(), documents(&installation.rbac()));
     files.insert("kustomize/deployment.yaml".to_owned(), documents(&installation.workload()));
@@ -47,11 +47,11 @@ pub(crate) fn files() -> BTreeMap<String, String> {
 
 /// Text that a chart shows to people has no comments.
 fn headed(path: String, text: String) -> (String, String) {
-    let text = if path.ends_with(".txt") { text } else { format!("{HEADER}{text}") };
+    let text = if path.ends_with(chart::NOTES_FILE) { text } else { format!("{HEADER}{text}") };
     (path, text)
 }
 
-fn kustomization(resources: Vec<&str>, more: &Value) -> String {
+fn kustomization(resources: &[&str], more: &Value) -> String {
     let mut body = json!({
         "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources,
     });

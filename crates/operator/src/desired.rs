@@ -40,7 +40,8 @@ fn of_one(planned: &Planned) -> Vec<Desired> {
 }
 
 fn rank(kind: Kind) -> usize {
-    let order = [SECRET, CONFIG_MAP, JOB, DEPLOYMENT, STATEFUL_SET, POD_DISRUPTION_BUDGET, SERVICE, HTTP_ROUTE];
+    let order =
+        [SECRET, CONFIG_MAP, JOB, DEPLOYMENT, STATEFUL_SET, POD_DISRUPTION_BUDGET, SERVICE, HTTP_ROUTE];
     // One of the operator's own kinds comes before them all.
     order.iter().position(|known| *known == kind).map_or(0, |position| position + 1)
 }

@@ -88,7 +88,8 @@ fn restrict(live: &Value, wanted: Option<&Value>, owned: Option<Owned<'_>>) -> O
             (wanted.is_some() || !part.is_empty()).then_some(Value::Object(part))
         }
         (Value::Array(items), None) => {
-            let part: Vec<Value> = items.iter().filter_map(|item| restrict(item, None, owned?.item(item))).collect();
+            let part: Vec<Value> =
+                items.iter().filter_map(|item| restrict(item, None, owned?.item(item))).collect();
             (!part.is_empty()).then_some(Value::Array(part))
         }
         (Value::Array(items), Some(Value::Array(others))) => {
@@ -167,7 +168,8 @@ fn amount(value: &Value) -> Option<u128> {
         ("", 1000),
     ];
     let text = value.as_str()?;
-    let (digits, factor) = UNITS.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)))?;
+    let (digits, factor) =
+        UNITS.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)))?;
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let scale = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
     format!("{whole}{fraction}").parse::<u128>().ok()?.checked_mul(factor)?.checked_div(scale)

@@ -19,7 +19,11 @@ pub(crate) enum Error {
     #[snafu(display("failed to read {file}"))]
     Read { file: String, source: std::io::Error },
     #[snafu(display("failed to read {file} as YAML"))]
-    Parse { file: String, source: serde_saphyr::Error },
+    Parse {
+        file: String,
+        #[snafu(source(from(serde_saphyr::Error, Box::new)))]
+        source: Box<serde_saphyr::Error>,
+    },
     #[snafu(transparent)]
     Refused { source: Problems },
     #[snafu(display("there is no object of group {GROUP} in {files}: the kinds are {}", kind_names()))]
@@ -178,10 +182,10 @@ fn document(origin: &Origin, value: Value, namespace: &Namespace) -> Result<Kept
     if !found.is_empty() {
         return Err(found);
     }
-    let mut object: DynamicObject = serde_json::from_value(value)
-        .map_err(|error| one("metadata", format!("cannot be read: {error}")))?;
-    let chosen = choose(namespace, object.metadata.namespace.as_deref())
-        .map_err(|invalid| vec![problem(invalid)])?;
+    let mut object: DynamicObject =
+        serde_json::from_value(value).map_err(|error| one("metadata", format!("cannot be read: {error}")))?;
+    let chosen =
+        choose(namespace, object.metadata.namespace.as_deref()).map_err(|invalid| vec![problem(invalid)])?;
     object.metadata.namespace = Some(chosen.clone());
     let key = Key { kind: service.kind(), namespace: chosen, name };
     Ok(Kept::Ours(Box::new(Document { origin: origin.clone(), key, object })))
@@ -240,8 +244,11 @@ mod tests {
 
     #[test]
     fn other_kinds_and_versions_of_the_group_are_refused_with_a_remedy() {
-        let value = json!({ "apiVersion": "openstack.k8s.io/v1", "kind": "Memcached", "metadata": { "name": "m" } });
-        assert!(refused(value).ends_with("openstack.k8s.io/v1 is not served: write openstack.k8s.io/v1alpha1"));
+        let value =
+            json!({ "apiVersion": "openstack.k8s.io/v1", "kind": "Memcached", "metadata": { "name": "m" } });
+        assert!(
+            refused(value).ends_with("openstack.k8s.io/v1 is not served: write openstack.k8s.io/v1alpha1")
+        );
         let value = json!({ "apiVersion": "openstack.k8s.io/v1alpha1", "kind": "Ironic" });
         assert!(refused(value).contains("there is no kind Ironic; there are OpenStackControlPlane, "));
     }

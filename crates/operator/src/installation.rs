@@ -202,7 +202,8 @@ mod tests {
     #[test]
     fn every_object_is_one_that_kubernetes_knows() {
         let installation = installation(2);
-        let read = |value: &Value| serde_json::from_value::<k8s_openapi::api::apps::v1::Deployment>(value.clone());
+        let read =
+            |value: &Value| serde_json::from_value::<k8s_openapi::api::apps::v1::Deployment>(value.clone());
         let deployment = read(&installation.deployment()).unwrap();
         // What the type does not know is lost on the way.
         assert_eq!(serde_json::to_value(&deployment).unwrap(), installation.deployment());

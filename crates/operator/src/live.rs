@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::future::try_join_all;
 use kube::Client;
 use kube::api::ListParams;
-use kube::core::{DynamicObject, ObjectMeta};
+use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
 use openstack_operator_engine::engine::Key;
 use openstack_operator_model::kind::{CHILD_KINDS, Kind, SECRET};
 use openstack_operator_model::lower::{MANAGED_BY_LABEL, MANAGER, SecretFacts};
@@ -58,7 +58,10 @@ pub(crate) async fn read(client: &Client, namespaces: &BTreeSet<String>) -> Resu
     for (kind, namespace, listing) in try_join_all(all).await? {
         match listing {
             Listing::Found(found) => {
-                for object in found {
+                for mut object in found {
+                    // Items of a list do not say what they are.
+                    object.types =
+                        Some(TypeMeta { api_version: kind.api_version(), kind: kind.kind.to_owned() });
                     let name = object.metadata.name.clone().unwrap_or_default();
                     let key = Key { kind, namespace: namespace.clone(), name };
                     let value = serde_json::to_value(object).context(ConvertSnafu { key: key.clone() })?;
@@ -127,7 +130,8 @@ impl Live {
             (key.clone(), KnownObject { uid: uid(object).to_owned(), status: status.unwrap_or_default() })
         });
         // The revision stands for values, which are not known here.
-        let facts = |secret: &LiveSecret| SecretFacts { revision: String::new(), rotations: secret.rotations };
+        let facts =
+            |secret: &LiveSecret| SecretFacts { revision: String::new(), rotations: secret.rotations };
         let secrets = self.secrets.iter().flatten().map(|(place, secret)| (place.clone(), facts(secret)));
         Known { objects: objects.collect(), secrets: secrets.collect() }
     }

@@ -28,16 +28,24 @@ pub(crate) fn remark(text: &str) {
 }
 
 /// An error with all its causes in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        // What the API server says is a sentence already; the rest of its answer repeats it.
+        let boxed = cause.downcast_ref::<Box<kube::Error>>().map(Box::as_ref);
+        let refused = match cause.downcast_ref::<kube::Error>().or(boxed) {
+            Some(kube::Error::Api(status)) => Some(status.message.clone()),
+            _ => None,
+        };
+        next = if refused.is_some() { None } else { cause.source() };
+        let cause = refused.unwrap_or_else(|| cause.to_string());
         // Some errors repeat their cause.
-        if !text.ends_with(&cause_text) {
-            text = format!("{text}: {cause_text}");
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
         }
-        source = cause.source();
     }
     text
 }
@@ -102,6 +110,20 @@ impl Paint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_of_the_api_server_is_told_by_its_message() {
+        let status = kube::core::Status {
+            message: "secrets \"x\" is forbidden".to_owned(),
+            code: 403,
+            ..Default::default()
+        };
+        let error = crate::cluster::Error::List {
+            resource: "secrets",
+            source: Box::new(kube::Error::Api(Box::new(status))),
+        };
+        assert_eq!(chain(&error), "failed to list secrets: secrets \"x\" is forbidden");
+    }
 
     #[test]
     fn plain_text_has_no_escapes() {

@@ -42,7 +42,11 @@ pub(crate) struct Planned {
 }
 
 /// Plans all objects and, in turn, the objects they consist of. What an object provides is taken as available.
-pub(crate) fn plan_all(documents: Vec<Document>, site: &Site, known: &Known) -> Result<Vec<Planned>, Problems> {
+pub(crate) fn plan_all(
+    documents: Vec<Document>,
+    site: &Site,
+    known: &Known,
+) -> Result<Vec<Planned>, Problems> {
     let mut planning = Planning::new(site, known);
     for document in documents {
         planning.add(Pending {
@@ -180,7 +184,8 @@ impl<'a> Planning<'a> {
             let needs = service(&pending.key).and_then(|service| service.needs(&pending.object));
             for need in needs.map(|needs| needs.objects).unwrap_or_default() {
                 let key = needed(&pending.key, &need);
-                let is_known_to_fail = self.seen.contains(&key) && !planned.contains(&key) && !waiting.contains(&key);
+                let is_known_to_fail =
+                    self.seen.contains(&key) && !planned.contains(&key) && !waiting.contains(&key);
                 // One that is itself wrong is told as such, and is the reason for the others.
                 if self.provides(&key).is_none() && !is_known_to_fail {
                     unmet.push(pending.problem(unprovided(&need, &key, waiting.contains(&key))));
@@ -196,7 +201,10 @@ fn unprovided(need: &ObjectNeed, key: &Key, waits: bool) -> Invalid {
     let reason = if waits {
         format!("needs {key}, which cannot be planned before this one")
     } else {
-        format!("nothing provides {} {:?} in namespace {:?}: add one of that name, or name another", need.kind.kind, need.name, key.namespace)
+        format!(
+            "nothing provides {} {:?} in namespace {:?}: add one of that name, or name another",
+            need.kind.kind, need.name, key.namespace
+        )
     };
     Invalid::new(need.field, reason)
 }

@@ -70,10 +70,12 @@ mod tests {
     #[test]
     fn nothing_is_granted_that_would_be_all_or_a_way_into_pods() {
         for rule in cluster_rules().iter().chain(&lease_rules()) {
-            let words = [&rule.api_groups, &rule.resources].into_iter().flatten().flatten().chain(&rule.verbs);
+            let words =
+                [&rule.api_groups, &rule.resources].into_iter().flatten().flatten().chain(&rule.verbs);
             for word in words {
                 assert!(!word.contains('*'), "{rule:?}");
-                for forbidden in ["exec", "attach", "portforward", "role", "escalate", "bind", "impersonate"] {
+                for forbidden in ["exec", "attach", "portforward", "role", "escalate", "bind", "impersonate"]
+                {
                     assert!(!word.contains(forbidden), "{rule:?}");
                 }
             }

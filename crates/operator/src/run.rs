@@ -137,7 +137,12 @@ fn runner(arguments: &Arguments, admin: &Admin, client: Client) -> Result<Runner
 
 /// Works while this process leads; returns why it no longer does. Work that is cut short is done again by whoever
 /// leads next: every step may be repeated.
-async fn work(leadership: &mut Leadership, admin: &Admin, runner: Runner, client: Client) -> leadership::Error {
+async fn work(
+    leadership: &mut Leadership,
+    admin: &Admin,
+    runner: Runner,
+    client: Client,
+) -> leadership::Error {
     if let Err(error) = leadership.won().await {
         return error;
     }

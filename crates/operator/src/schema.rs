@@ -157,7 +157,8 @@ fn wrong_value(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
             let too_small = schema.minimum.filter(|&minimum| number < minimum);
             let too_large = schema.maximum.filter(|&maximum| number > maximum);
             let least = too_small.map(|minimum| format!("must be at least {minimum}, and {value} is not"));
-            least.or_else(|| too_large.map(|maximum| format!("must be at most {maximum}, and {value} is not")))
+            least
+                .or_else(|| too_large.map(|maximum| format!("must be at most {maximum}, and {value} is not")))
         }
         Value::Array(items) => {
             let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
@@ -196,7 +197,9 @@ pub(crate) fn fill_defaults(schema: &JSONSchemaProps, value: &mut Value) {
         }
         Value::Array(items) => {
             if let Some(JSONSchemaPropsOrArray::Schema(schema)) = &schema.items {
-                items.iter_mut().for_each(|item| fill_defaults(schema, item));
+                for item in items {
+                    fill_defaults(schema, item);
+                }
             }
         }
         _ => {}
@@ -221,7 +224,10 @@ mod tests {
     #[test]
     fn what_is_right_has_no_problems() {
         assert_eq!(plane(&json!({})), Vec::<String>::new());
-        assert_eq!(plane(&json!({ "keystone": { "replicas": 3, "policy": { "a:b": "role:x" } } })), Vec::<String>::new());
+        assert_eq!(
+            plane(&json!({ "keystone": { "replicas": 3, "policy": { "a:b": "role:x" } } })),
+            Vec::<String>::new()
+        );
     }
 
     #[test]
@@ -243,7 +249,10 @@ mod tests {
         assert!(all.contains("spec.keystone.replicas: must be at least 1, and 0 is not"), "{all}");
         assert!(all.contains("spec.keystone.publicHostname: \"A_b\" does not have the form"), "{all}");
         assert!(all.contains("spec.networkBackend: must be one of \"ovn\", \"ovs\""), "{all}");
-        assert!(all.contains("spec.region: must be of type string, and 5 is not; write it in quotes: \"5\""), "{all}");
+        assert!(
+            all.contains("spec.region: must be of type string, and 5 is not; write it in quotes: \"5\""),
+            "{all}"
+        );
         assert!(all.contains("spec.mariadb.replicas: must be of type integer"), "{all}");
     }
 

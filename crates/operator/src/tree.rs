@@ -69,7 +69,8 @@ fn node(objects: &[(Key, DynamicObject)], key: &Key, object: &DynamicObject) -> 
         .and_then(|status| serde_json::from_value(status.clone()).ok())
         .unwrap_or_default();
     let own = object.metadata.uid.as_deref();
-    let parts = objects.iter().filter(|(_, other)| own.is_some_and(|own| owners(other).any(|uid| uid == own)));
+    let parts =
+        objects.iter().filter(|(_, other)| own.is_some_and(|own| owners(other).any(|uid| uid == own)));
     let mut children: Vec<Node> = parts.map(|(key, other)| node(objects, key, other)).collect();
     let is_there = |row: &ServiceRow, children: &[Node]| {
         children.iter().any(|child| child.title.kind == row.kind && child.title.name == row.name)

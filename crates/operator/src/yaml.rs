@@ -1,14 +1,20 @@
 //! Values as YAML that reads well and compares well, and back.
 
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_saphyr::ser_options;
+
+/// What a reader looks for first.
+const FIRST: [&str; 5] = ["apiVersion", "kind", "metadata", "name", "namespace"];
 
 /// One document. Texts of several lines are block scalars; long lines stay lines, so that a change of one word
 /// shows as a change of one line.
 pub(crate) fn yaml(value: &Value) -> String {
     let options = ser_options! { folded_wrap_chars: usize::MAX };
     // JSON is YAML too, only harder to read.
-    let text = serde_saphyr::to_string_with_options(value, options).unwrap_or_else(|_| value.to_string());
+    let written = serde_saphyr::to_string_with_options(&Ordered(value), options);
+    let text = written.unwrap_or_else(|_| value.to_string());
     // Empty lines of a block come indented. They need not be, unless they mean the spaces.
     let bare = |line: &str| if line.trim().is_empty() { "\n".to_owned() } else { format!("{line}\n") };
     let tidy: String = text.lines().map(bare).collect();
@@ -20,6 +26,36 @@ pub(crate) fn documents(values: &[Value]) -> String {
     values.iter().map(yaml).collect::<Vec<_>>().join("---\n")
 }
 
+/// A value whose fields come in the order in which people write them.
+struct Ordered<'a>(&'a Value);
+
+impl Serialize for Ordered<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Object(fields) => {
+                let mut map = serializer.serialize_map(Some(fields.len()))?;
+                for name in FIRST {
+                    if let Some(value) = fields.get(name) {
+                        map.serialize_entry(name, &Ordered(value))?;
+                    }
+                }
+                for (name, value) in fields.iter().filter(|(name, _)| !FIRST.contains(&name.as_str())) {
+                    map.serialize_entry(name, &Ordered(value))?;
+                }
+                map.end()
+            }
+            Value::Array(items) => {
+                let mut sequence = serializer.serialize_seq(Some(items.len()))?;
+                for item in items {
+                    sequence.serialize_element(&Ordered(item))?;
+                }
+                sequence.end()
+            }
+            other => other.serialize(serializer),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -29,9 +65,17 @@ mod tests {
     #[test]
     fn texts_of_several_lines_are_blocks() {
         let value = json!({ "file": "[DEFAULT]\ndebug = true\n\n[database]\n", "text": "true", "number": 5 });
-        let expected =
-            "file: |\n  [DEFAULT]\n  debug = true\n\n  [database]\nnumber: 5\ntext: \"true\"\n";
+        let expected = "file: |\n  [DEFAULT]\n  debug = true\n\n  [database]\nnumber: 5\ntext: \"true\"\n";
         assert_eq!(yaml(&value), expected);
+    }
+
+    #[test]
+    fn what_an_object_is_comes_first() {
+        let value = json!({ "data": { "a": 1 }, "kind": "K", "apiVersion": "v1", "metadata": { "labels": {}, "name": "n" } });
+        assert_eq!(
+            yaml(&value),
+            "apiVersion: v1\nkind: K\nmetadata:\n  name: n\n  labels: {}\ndata:\n  a: 1\n"
+        );
     }
 
     #[test]

@@ -9,6 +9,7 @@ use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::plan::{Child, Plan, Skipped};
+use openstack_operator_model::schema;
 use openstack_operator_model::service::{self, Context, Invalid};
 use openstack_operator_model::status::{Stage, Status};
 use schemars::JsonSchema;
@@ -64,10 +65,7 @@ pub struct OpenStackControlPlaneSpec {
     pub gateway_ref: Option<GatewayReference>,
     /// Domain of the APIs: each is reached as `<service>.<publicDomain>`.
     #[serde(default = "domain")]
-    #[schemars(
-        length(min = 1, max = 200),
-        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
-    )]
+    #[schemars(length(min = 1, max = 200), regex(pattern = schema::NAME))]
     pub public_domain: String,
     /// How clients speak to the Gateway.
     #[serde(default)]

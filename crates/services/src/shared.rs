@@ -15,6 +15,7 @@ use openstack_operator_model::plan::{
     Check, Database, Entry, Messaging, Mount, Piece, Plan, Probe, Route, SecretContent, SecretKey,
     SecretPlan, Variable,
 };
+use openstack_operator_model::quantity;
 use openstack_operator_model::service::{Context, Invalid};
 
 use crate::{mariadb, memcached, rabbitmq};
@@ -42,17 +43,26 @@ pub(crate) fn member_hosts<K>(context: &Context<'_, K>, members: &str, replicas:
         .collect()
 }
 
-/// What the user gives, with our amounts where nothing is given.
+/// What the user gives, with our amounts where nothing is given; but never a request that is more than its limit, which
+/// no pod may have.
 pub(crate) fn resources(given: &Resources, requests: (&str, &str), memory_limit: &str) -> Resources {
-    let or = |given: &Option<String>, ours: &str| Some(given.clone().unwrap_or_else(|| ours.to_owned()));
+    let request = |request: &Option<String>, limit: &Option<String>, ours: &str| {
+        let fitting = limit.as_deref().map_or(ours, |limit| quantity::smaller(ours, limit)).to_owned();
+        Some(request.clone().unwrap_or(fitting))
+    };
+    let Resources { requests: given_requests, limits } = given;
+    let fitting = given_requests
+        .memory
+        .as_deref()
+        .map_or(memory_limit, |request| quantity::larger(memory_limit, request));
     Resources {
         requests: ResourceAmounts {
-            cpu: or(&given.requests.cpu, requests.0),
-            memory: or(&given.requests.memory, requests.1),
+            cpu: request(&given_requests.cpu, &limits.cpu, requests.0),
+            memory: request(&given_requests.memory, &limits.memory, requests.1),
         },
         limits: ResourceAmounts {
-            cpu: given.limits.cpu.clone(),
-            memory: or(&given.limits.memory, memory_limit),
+            cpu: limits.cpu.clone(),
+            memory: limits.memory.clone().or_else(|| Some(fitting.to_owned())),
         },
     }
 }

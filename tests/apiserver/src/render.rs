@@ -24,6 +24,8 @@ const SECRET_VALUE: &str = "c2VjcmV0";
 /// An object with its plan.
 #[derive(Clone, Debug)]
 pub struct Planned {
+    /// The object as it is written.
+    pub object: Manifest,
     pub instance: Instance,
     pub plan: Plan,
 }
@@ -121,7 +123,8 @@ impl Planning<'_> {
         self.resolved.objects.insert((service.kind().kind.to_owned(), name), plan.provides.clone());
         let children = lower(&instance, &plan, &Observed::default()).remove(&Phase::Children);
         self.waiting.extend(children.into_iter().flatten().map(|child| child.body));
-        self.planned.push(Planned { instance, plan });
+        let object = Manifest { kind: instance.kind, name: instance.name.clone(), body: written.clone() };
+        self.planned.push(Planned { object, instance, plan });
         Ok(())
     }
 }
@@ -162,7 +165,7 @@ impl Planned {
     #[must_use]
     pub fn owned_manifests(&self) -> Vec<Manifest> {
         let instance = Instance { uid: OWNER.to_owned(), ..self.instance.clone() };
-        Self { instance, plan: self.plan.clone() }.manifests()
+        Self { instance, ..self.clone() }.manifests()
     }
 }
 

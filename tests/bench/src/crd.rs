@@ -9,7 +9,7 @@ pub(crate) fn measure() -> Result<String> {
     let mut table = Table::new(&["kind", "definition as JSON"]);
     for service in ALL {
         let size = serde_json::to_vec(&service.crd())?.len();
-        table.row([service.kind().kind.to_owned(), format!("{size} bytes")]);
+        table.row(&[service.kind().kind.to_owned(), format!("{size} bytes")]);
     }
     Ok(table.text())
 }

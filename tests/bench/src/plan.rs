@@ -28,7 +28,7 @@ pub(crate) fn measure() -> Result<String> {
             "extraConfig": { "keystone.conf": { "token": { "expiration": "7200" } } },
         },
     });
-    let mut table = Table::new(&["cloud", "objects made", "median", "99th of 100"]);
+    let mut table = Table::new(&["cloud", "objects made", "median", "99th percentile"]);
     for (name, spec) in [("minimal", json!({})), ("with everything set", everything)] {
         let cloud = cloud(&spec)?;
         let (mut times, objects) = sample(&cloud)?;
@@ -36,7 +36,7 @@ pub(crate) fn measure() -> Result<String> {
         let late = times.get(times.len() * 99 / 100).copied().unwrap_or_default();
         let figures = [objects.to_string(), milliseconds(median(&times)), milliseconds(late)];
         let [objects, median, late] = figures;
-        table.row([name.to_owned(), objects, median, late]);
+        table.row(&[name.to_owned(), objects, median, late]);
     }
     Ok(table.text())
 }

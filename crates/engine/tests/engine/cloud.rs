@@ -1,6 +1,6 @@
 //! A whole cloud from one object.
 
-use openstack_operator_model::kind::{HTTP_ROUTE, JOB, SECRET};
+use openstack_operator_model::kind::{DEPLOYMENT, HTTP_ROUTE, JOB, SECRET, STATEFUL_SET};
 use openstack_operator_services::{control_plane, keystone, mariadb, memcached, rabbitmq};
 use openstack_operator_testkit::World;
 use serde_json::{Value, json};
@@ -120,7 +120,7 @@ async fn only_the_install_is_done_once() {
 async fn the_phase_is_that_of_the_first_service_that_is_not_ready() {
     let world = new_cloud();
     let engine = engine(&world);
-    world.cluster.hold(openstack_operator_model::kind::STATEFUL_SET, "cloud-rabbitmq");
+    world.cluster.hold(STATEFUL_SET, "cloud-rabbitmq");
     converge(&world, &engine).await;
     let status = get(&world, control_plane::KIND, "cloud")["status"].clone();
     assert_eq!(status["phase"], "Infrastructure");
@@ -130,10 +130,10 @@ async fn the_phase_is_that_of_the_first_service_that_is_not_ready() {
     assert_eq!(row["waitingFor"], message);
     assert_eq!(condition(&world, control_plane::KIND, "cloud", "Ready").2, message);
     assert!(is_ready(&world, keystone::KIND, "cloud-keystone"), "each begins when what it needs is there");
-    world.cluster.hold(openstack_operator_model::kind::DEPLOYMENT, "cloud-keystone");
-    world.cluster.release(openstack_operator_model::kind::STATEFUL_SET, "cloud-rabbitmq");
+    world.cluster.hold(DEPLOYMENT, "cloud-keystone");
+    world.cluster.release(STATEFUL_SET, "cloud-rabbitmq");
     world.edit_object(
-        openstack_operator_model::kind::DEPLOYMENT,
+        DEPLOYMENT,
         NAMESPACE,
         "cloud-keystone",
         |deployment| {
@@ -148,6 +148,8 @@ async fn the_phase_is_that_of_the_first_service_that_is_not_ready() {
 async fn everything_begins_at_once_and_nothing_in_a_wrong_order() {
     let world = new_cloud();
     let engine = engine(&world);
+    world.cluster.hold(STATEFUL_SET, "cloud-mariadb");
+    round(&world, &engine).await;
     round(&world, &engine).await;
     let identity = get(&world, keystone::KIND, "cloud-keystone");
     assert!(identity["metadata"]["ownerReferences"].is_array(), "all services are made in the first round");

@@ -3,8 +3,15 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops where it fails")]
 
 mod cloud;
+mod deletion;
 mod driver;
+mod events;
 mod faults;
+mod galera;
 mod healing;
+mod keyring;
 mod rest;
 mod sample;
+mod status;
+mod trouble;
+mod upgrade;

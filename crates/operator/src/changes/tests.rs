@@ -37,7 +37,8 @@ fn running(spec: &Value) -> Live {
     for planned in plan(spec, &known) {
         let mut object = KnownObject { uid: format!("uid-{}", planned.key.name), ..KnownObject::default() };
         let tasks = &planned.plan.tasks;
-        object.status.installed = openstack_operator_model::lower::task::wanted_install(tasks).map(str::to_owned);
+        object.status.installed =
+            openstack_operator_model::lower::task::wanted_install(tasks).map(str::to_owned);
         known.objects.insert(planned.key, object);
     }
     let planned = plan(spec, &known);
@@ -53,7 +54,10 @@ fn running(spec: &Value) -> Live {
         }
     }
     for planned in &planned {
-        let mut object = live.objects.remove(&planned.key).unwrap_or_else(|| serde_json::to_value(&planned.object).unwrap());
+        let mut object = live
+            .objects
+            .remove(&planned.key)
+            .unwrap_or_else(|| serde_json::to_value(&planned.object).unwrap());
         object["metadata"]["uid"] = json!(planned.instance.uid);
         object["status"] = serde_json::to_value(&known.objects[&planned.key].status).unwrap();
         live.objects.insert(planned.key.clone(), object);
@@ -72,7 +76,10 @@ fn titles(changes: &[Change]) -> Vec<String> {
         Action::Change(_) => "~",
         Action::Delete => "-",
     };
-    changes.iter().map(|change| format!("{} {} {}", sign(change), change.key.kind.kind, change.key.name)).collect()
+    changes
+        .iter()
+        .map(|change| format!("{} {} {}", sign(change), change.key.kind.kind, change.key.name))
+        .collect()
 }
 
 #[test]
@@ -106,7 +113,8 @@ fn more_replicas_replace_no_pod() {
 
 #[test]
 fn a_changed_file_is_shown_by_its_lines_and_replaces_the_pods_that_read_it() {
-    let spec = json!({ "keystone": { "extraConfig": { "keystone.conf": { "DEFAULT": { "debug": "true" } } } } });
+    let spec =
+        json!({ "keystone": { "extraConfig": { "keystone.conf": { "DEFAULT": { "debug": "true" } } } } });
     let changes = found(&spec, &running(&json!({})));
     let file = changes.iter().find(|change| change.key.kind == CONFIG_MAP).unwrap();
     let lines = vec![Line::Added("debug = true".to_owned())];
@@ -131,7 +139,10 @@ fn another_image_runs_the_migrations() {
 fn what_is_switched_off_goes_with_all_that_belongs_to_it() {
     let changes = found(&json!({ "memcached": { "enabled": false } }), &running(&json!({})));
     let gone: Vec<String> = titles(&changes).into_iter().filter(|title| title.starts_with('-')).collect();
-    assert_eq!(gone, ["- Memcached cloud-memcached", "- Service cloud-memcached", "- StatefulSet cloud-memcached"]);
+    assert_eq!(
+        gone,
+        ["- Memcached cloud-memcached", "- Service cloud-memcached", "- StatefulSet cloud-memcached"]
+    );
 }
 
 #[test]

@@ -14,9 +14,12 @@ use crate::output;
 
 /// Write the definitions, rights, kustomization and chart of the operator into a directory.
 #[derive(Args)]
-#[command(hide = true, after_help = "EXAMPLES:
+#[command(
+    hide = true,
+    after_help = "EXAMPLES:
   openstack-operator generate deploy
-  openstack-operator generate deploy --check")]
+  openstack-operator generate deploy --check"
+)]
 pub(crate) struct Arguments {
     directory: PathBuf,
     /// Write nothing, and end with 1 where a file is not what it should be.
@@ -89,7 +92,9 @@ fn leftovers(directory: &Path, wanted: &BTreeSet<PathBuf>) -> Result<Vec<PathBuf
         for entry in fs::read_dir(place).context(ReadSnafu { path: place })? {
             let path = entry.context(ReadSnafu { path: place })?.path();
             let is_ours = path.is_file() && !wanted.contains(&path);
-            if is_ours && fs::read(&path).context(ReadSnafu { path: path.clone() })?.starts_with(HEADER.as_bytes()) {
+            if is_ours
+                && fs::read(&path).context(ReadSnafu { path: path.clone() })?.starts_with(HEADER.as_bytes())
+            {
                 found.push(path);
             }
         }
@@ -103,7 +108,8 @@ mod tests {
 
     #[test]
     fn a_leftover_is_removed_and_what_a_person_wrote_is_not() {
-        let directory = std::env::temp_dir().join(format!("openstack-operator-generate-{}", std::process::id()));
+        let directory =
+            std::env::temp_dir().join(format!("openstack-operator-generate-{}", std::process::id()));
         let arguments = |check| Arguments { directory: directory.clone(), check };
         generate(&arguments(false)).unwrap();
         fs::write(directory.join("crds/old.yaml"), HEADER).unwrap();

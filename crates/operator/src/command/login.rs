@@ -53,11 +53,13 @@ pub(crate) enum Error {
     Cluster { source: cluster::Error },
     #[snafu(transparent)]
     Print { source: output::Error },
-    #[snafu(display("there is no Keystone {wanted} in namespace {namespace}"))]
+    #[snafu(display("there is no Keystone{wanted} in namespace {namespace}"))]
     NoKeystone { wanted: String, namespace: String },
     #[snafu(display("there are several Keystones in namespace {namespace}: name one of {names}"))]
     SeveralKeystones { names: String, namespace: String },
-    #[snafu(display("Keystone {name} is not available yet{message}; openstack-operator status --watch follows it"))]
+    #[snafu(display(
+        "Keystone {name} is not available yet{message}; openstack-operator status --watch follows it"
+    ))]
     NotAvailable { name: String, message: String },
     #[snafu(display("Secret {secret} has no password under key {key}"))]
     NoPassword { secret: String, key: String },
@@ -111,7 +113,10 @@ fn choose(found: Vec<DynamicObject>, namespace: &str, wanted: Option<&str>) -> R
     match (matching.pop(), matching.is_empty()) {
         (Some(only), true) => Ok(only),
         (Some(_), false) => SeveralKeystonesSnafu { names: names.join(", "), namespace }.fail(),
-        (None, _) => NoKeystoneSnafu { wanted: wanted.unwrap_or_default(), namespace }.fail(),
+        (None, _) => {
+            let wanted = wanted.map(|wanted| format!(" of {wanted}")).unwrap_or_default();
+            NoKeystoneSnafu { wanted, namespace }.fail()
+        }
     }
 }
 
@@ -171,11 +176,12 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(parent)?;
     let draft = parent.join(format!(".clouds.yaml.{}", std::process::id()));
-    let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&draft, &path)
-    });
+    let written =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&draft, &path)
+        });
     if written.is_err() {
         // It may never have been there; the first failure is the one to tell.
         let _ = fs::remove_file(&draft);
@@ -215,8 +221,15 @@ mod tests {
         assert_eq!(chosen(&["cloud-keystone", "other"], Some("cloud")).as_deref(), Ok("cloud-keystone"));
         assert_eq!(chosen(&["cloud-keystone", "other"], Some("other")).as_deref(), Ok("other"));
         assert_eq!(chosen(&["other"], None).as_deref(), Ok("other"));
-        assert_eq!(chosen(&["a", "b"], None).unwrap_err(), "there are several Keystones in namespace n: name one of a, b");
-        assert!(chosen(&[], Some("cloud")).unwrap_err().starts_with("there is no Keystone cloud in namespace n"));
+        assert_eq!(
+            chosen(&["a", "b"], None).unwrap_err(),
+            "there are several Keystones in namespace n: name one of a, b"
+        );
+        assert!(
+            chosen(&[], Some("cloud"))
+                .unwrap_err()
+                .starts_with("there is no Keystone of cloud in namespace n")
+        );
         assert_eq!(cloud_name(&keystone("cloud-keystone", Some("cloud"))), "cloud");
         assert_eq!(cloud_name(&keystone("own", None)), "own");
     }
@@ -235,7 +248,10 @@ mod tests {
         assert_eq!(public["auth"]["auth_url"], "https://out/v3");
         assert_eq!(public["interface"], "public");
         let internal = entry(&identity, "p", true);
-        assert_eq!((&internal["auth"]["auth_url"], &internal["interface"]), (&json!("http://in/v3"), &json!("internal")));
+        assert_eq!(
+            (&internal["auth"]["auth_url"], &internal["interface"]),
+            (&json!("http://in/v3"), &json!("internal"))
+        );
     }
 
     #[test]

@@ -59,8 +59,7 @@ pub(crate) fn rbac(arguments: &RbacArguments) -> Result<ExitCode, output::Error>
 
 pub(crate) fn manifests(arguments: &Arguments) -> Result<ExitCode, output::Error> {
     let environment = arguments.site.environment();
-    let installation =
-        installation(&arguments.namespace, &arguments.image, arguments.replicas, environment);
+    let installation = installation(&arguments.namespace, &arguments.image, arguments.replicas, environment);
     let mut objects = vec![installation.namespace()];
     objects.extend(installation::crds());
     objects.extend(installation.rbac());

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use openstack_operator_model::common::PAUSE_ANNOTATION;
-use openstack_operator_model::kind::{HTTP_ROUTE, JOB};
+use openstack_operator_model::kind::{DEPLOYMENT, HTTP_ROUTE, JOB, Kind, STATEFUL_SET};
 use openstack_operator_services::{kinds, of_kind};
 use snafu::Snafu;
 
@@ -74,10 +74,12 @@ pub(crate) async fn plan(arguments: &Arguments) -> Result<ExitCode, Error> {
     let desired = desired(&planned);
     let mut notes = remarks(&planned, &skipped);
     if environment.is_none() {
-        notes.push("note: no operator was found in the cluster: its defaults for images are taken".to_owned());
+        notes
+            .push("note: no operator was found in the cluster: its defaults for images are taken".to_owned());
     }
     notes.extend(cluster_notes(&planned, &desired, &live));
     let changes = changes(&planned, &desired, &live);
+    notes.extend(changes.iter().filter_map(refusal));
     output::print(&report(&changes, arguments.color.paint()))?;
     for note in notes {
         output::remark(&note);
@@ -89,7 +91,10 @@ pub(crate) async fn plan(arguments: &Arguments) -> Result<ExitCode, Error> {
 fn cluster_notes(planned: &[Planned], desired: &[Desired], live: &Live) -> Vec<String> {
     let mut notes = Vec::new();
     if kinds().iter().any(|kind| live.unserved.contains(kind)) {
-        notes.push("note: the cluster does not know the operator's kinds yet: the operator is not installed".to_owned());
+        notes.push(
+            "note: the cluster does not know the operator's kinds yet: the operator is not installed"
+                .to_owned(),
+        );
     }
     if live.unserved.contains(&HTTP_ROUTE) && desired.iter().any(|desired| desired.key.kind == HTTP_ROUTE) {
         notes.push("note: the cluster has no HTTPRoutes: install the Gateway API".to_owned());
@@ -98,7 +103,8 @@ fn cluster_notes(planned: &[Planned], desired: &[Desired], live: &Live) -> Vec<S
         None => notes.push("note: you may not read Secrets: they are left out of the comparison".to_owned()),
         Some(secrets) => {
             for planned in planned {
-                let needs = of_kind(planned.key.kind.kind).and_then(|service| service.needs(&planned.object).ok());
+                let needs =
+                    of_kind(planned.key.kind.kind).and_then(|service| service.needs(&planned.object).ok());
                 for need in needs.map(|needs| needs.secrets).unwrap_or_default() {
                     if !secrets.contains_key(&(planned.key.namespace.clone(), need.name.clone())) {
                         let Planned { key, .. } = planned;
@@ -110,10 +116,31 @@ fn cluster_notes(planned: &[Planned], desired: &[Desired], live: &Live) -> Vec<S
     }
     let paused = planned.iter().filter(|planned| {
         let pointer = format!("/metadata/annotations/{}", PAUSE_ANNOTATION.replace('/', "~1"));
-        live.objects.get(&planned.key).and_then(|object| object.pointer(&pointer)).is_some_and(|value| value == "true")
+        live.objects
+            .get(&planned.key)
+            .and_then(|object| object.pointer(&pointer))
+            .is_some_and(|value| value == "true")
     });
-    notes.extend(paused.map(|planned| format!("note: {} is paused: its changes wait until it is not", planned.key)));
+    notes.extend(
+        paused.map(|planned| format!("note: {} is paused: its changes wait until it is not", planned.key)),
+    );
     notes
+}
+
+/// Fields that the API server does not let anyone change.
+const FIXED: [(Kind, &str); 4] = [
+    (STATEFUL_SET, "spec.volumeClaimTemplates"),
+    (STATEFUL_SET, "spec.serviceName"),
+    (STATEFUL_SET, "spec.selector"),
+    (DEPLOYMENT, "spec.selector"),
+];
+
+/// Why a change will not come to pass.
+fn refusal(change: &Change) -> Option<String> {
+    let Action::Change(hunks) = &change.action else { return None };
+    let is_touched = |path: &str| hunks.iter().any(|hunk| hunk.place.starts_with(path));
+    let (_, path) = FIXED.iter().find(|(kind, path)| *kind == change.key.kind && is_touched(path))?;
+    Some(format!("note: the API server will refuse the change of {}: {path} is fixed", change.key))
 }
 
 /// The changes as text.
@@ -127,7 +154,9 @@ fn report(changes: &[Change], paint: Paint) -> String {
         let _ = match &change.action {
             Action::Create => writeln!(text, "{}", paint.apply(Color::Green, format!("+ {}", change.key))),
             Action::Delete => writeln!(text, "{}", paint.apply(Color::Red, format!("- {}", change.key))),
-            Action::Change(_) => writeln!(text, "{}", paint.apply(Color::Yellow, format!("~ {}", change.key))),
+            Action::Change(_) => {
+                writeln!(text, "{}", paint.apply(Color::Yellow, format!("~ {}", change.key)))
+            }
         };
         let Action::Change(hunks) = &change.action else { continue };
         for hunk in hunks {
@@ -175,7 +204,7 @@ fn summary(changes: &[Change], paint: Paint) -> String {
 #[cfg(test)]
 mod tests {
     use openstack_operator_engine::engine::Key;
-    use openstack_operator_model::kind::{DEPLOYMENT, Kind, SERVICE};
+    use openstack_operator_model::kind::SERVICE;
 
     use super::*;
     use crate::difference::Hunk;
@@ -200,6 +229,14 @@ mod tests {
              \nPlan: 1 to create, 1 to change, 1 to delete.\nRestarts: Deployment k (2 pods)\nRuns: Job k-db-expand\n"
         );
         assert!(report(&changes, Paint::Colored).contains("\u{1b}[32m+replicas: 2\u{1b}[0m"));
+    }
+
+    #[test]
+    fn a_change_that_will_be_refused_is_told() {
+        let hunk = |place: &str| vec![Hunk { place: place.to_owned(), lines: Vec::new() }];
+        let size = change(STATEFUL_SET, "m", Action::Change(hunk("spec.volumeClaimTemplates")), None);
+        assert!(refusal(&size).unwrap().contains("StatefulSet n/m"));
+        assert_eq!(refusal(&change(STATEFUL_SET, "m", Action::Change(hunk("spec.template")), None)), None);
     }
 
     #[test]

@@ -61,7 +61,10 @@ pub(crate) fn render(arguments: &Arguments) -> Result<ExitCode, Error> {
     let bodies: Vec<Value> = desired(&planned).into_iter().map(|desired| desired.body).collect();
     let text = match arguments.output {
         Format::Yaml => {
-            format!("# What the operator makes by itself, to be read and compared. Do not apply it.\n{}", yaml::documents(&bodies))
+            format!(
+                "# What the operator makes by itself, to be read and compared. Do not apply it.\n{}",
+                yaml::documents(&bodies)
+            )
         }
         Format::Json => format!("{:#}\n", json!({ "apiVersion": "v1", "kind": "List", "items": bodies })),
     };
@@ -71,7 +74,8 @@ pub(crate) fn render(arguments: &Arguments) -> Result<ExitCode, Error> {
 
 /// What a person should know of what is not there.
 pub(crate) fn remarks(planned: &[Planned], skipped: &[String]) -> Vec<String> {
-    let foreign = skipped.iter().map(|title| format!("note: {title} is not of the operator's kinds: passed over"));
+    let foreign =
+        skipped.iter().map(|title| format!("note: {title} is not of the operator's kinds: passed over"));
     let left_out = planned.iter().flat_map(|planned| {
         planned.plan.skipped.iter().map(|skip| {
             format!("note: {} has no {} {}: {}", planned.key, skip.kind.kind, skip.name, skip.reason)

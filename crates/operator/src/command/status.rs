@@ -69,7 +69,9 @@ pub(crate) enum Error {
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let parsed = text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
-    parsed.filter(|duration| !duration.is_zero()).ok_or_else(|| "write a time such as 90s, 15m or 1h30m".to_owned())
+    parsed
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| "write a time such as 90s, 15m or 1h30m".to_owned())
 }
 
 /// What is looked at, and how it is shown.
@@ -93,12 +95,15 @@ impl View<'_> {
         let mut unserved = 0;
         let all = kinds();
         let lists = all.iter().map(async |kind| {
-            let listed = api(&self.client, *kind, self.namespace.as_deref()).list(&ListParams::default()).await;
+            let listed =
+                api(&self.client, *kind, self.namespace.as_deref()).list(&ListParams::default()).await;
             Listing::new(kind.plural, listed)
         });
         for (kind, listing) in all.iter().zip(try_join_all(lists).await?) {
             match listing {
-                Listing::Found(found) => objects.extend(found.into_iter().map(|object| (key(*kind, &object), object))),
+                Listing::Found(found) => {
+                    objects.extend(found.into_iter().map(|object| (key(*kind, &object), object)));
+                }
                 Listing::NotServed => unserved += 1,
                 Listing::Forbidden => return ForbiddenSnafu { resource: kind.plural }.fail(),
             }
@@ -107,7 +112,9 @@ impl View<'_> {
         let forest = forest(&objects, self.arguments.name.as_deref());
         match (&self.arguments.name, forest.is_empty()) {
             (Some(name), true) => return UnknownSnafu { name, place: self.place() }.fail(),
-            (None, true) => output::remark(&format!("There is no object of the operator's kinds {}.", self.place())),
+            (None, true) => {
+                output::remark(&format!("There is no object of the operator's kinds {}.", self.place()));
+            }
             (_, false) => output::print(&format!("{}\n", self.lines(&forest).join("\n")))?,
         }
         Ok(ExitCode::SUCCESS)
@@ -115,13 +122,9 @@ impl View<'_> {
 
     fn lines(&self, forest: &[Node]) -> Vec<String> {
         // Where nobody sees an edge no line is cut at it.
-        let width = if self.is_terminal() { usize::from(Term::stdout().size().1) } else { usize::MAX };
+        let width = if is_terminal() { usize::from(Term::stdout().size().1) } else { usize::MAX };
         let names = if self.namespace.is_none() { Names::WithNamespace } else { Names::Plain };
         draw(forest, Style { paint: self.arguments.color.paint(), now: Timestamp::now(), width, names })
-    }
-
-    fn is_terminal(&self) -> bool {
-        std::io::stdout().is_terminal()
     }
 
     fn place(&self) -> String {
@@ -130,6 +133,10 @@ impl View<'_> {
             None => "in any namespace".to_owned(),
         }
     }
+}
+
+fn is_terminal() -> bool {
+    std::io::stdout().is_terminal()
 }
 
 fn key(kind: openstack_operator_model::kind::Kind, object: &DynamicObject) -> Key {
@@ -147,8 +154,8 @@ mod tests {
     #[test]
     fn a_timeout_has_a_unit() {
         assert_eq!(parse_duration("90s"), Ok(Duration::from_secs(90)));
-        assert_eq!(parse_duration("15m"), Ok(Duration::from_secs(900)));
-        assert_eq!(parse_duration("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse_duration("15m"), Ok(Duration::from_mins(15)));
+        assert_eq!(parse_duration("1h30m"), Ok(Duration::from_mins(90)));
         for bad in ["", "0s", "15", "-1m", "soon"] {
             assert!(parse_duration(bad).is_err(), "{bad}");
         }

@@ -80,13 +80,19 @@ impl Found {
     fn field(&mut self, place: &str, field: &str, before: Option<&Value>, after: Option<&Value>) {
         let inner = if place.is_empty() { field.to_owned() } else { format!("{place}.{field}") };
         match (before, after) {
-            (Some(before @ (Value::Object(_) | Value::Array(_))), Some(after)) => self.walk(&inner, before, after),
-            (Some(Value::String(before)), Some(Value::String(after))) if before.contains('\n') && after.contains('\n') => {
+            (Some(before @ (Value::Object(_) | Value::Array(_))), Some(after)) => {
+                self.walk(&inner, before, after);
+            }
+            (Some(Value::String(before)), Some(Value::String(after)))
+                if before.contains('\n') && after.contains('\n') =>
+            {
                 self.hunks.extend(file_hunks(&inner, before, after));
             }
             _ if before == after => {}
             _ => {
-                let text = |value: Option<&Value>| value.map(|value| yaml(&json!({ field: value }))).unwrap_or_default();
+                let text = |value: Option<&Value>| {
+                    value.map(|value| yaml(&json!({ field: value }))).unwrap_or_default()
+                };
                 self.texts(place, &text(before), &text(after));
             }
         }

@@ -6,7 +6,7 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owned<'a>(pub(super) &'a Value);
 
-impl<'a> Owned<'a> {
+impl Owned<'_> {
     /// Whether everything below is owned too.
     pub(super) fn is_leaf(self) -> bool {
         self.0.as_object().is_none_or(|fields| fields.keys().all(|field| field == "."))
@@ -35,9 +35,9 @@ fn is_item(name: &str, item: &Value) -> bool {
         return serde_json::from_str::<Value>(value).is_ok_and(|value| value == *item);
     }
     let key = name.strip_prefix("k:").and_then(|key| serde_json::from_str::<Value>(key).ok());
-    key.as_ref().and_then(Value::as_object).is_some_and(|key| {
-        key.iter().all(|(field, value)| item.get(field) == Some(value))
-    })
+    key.as_ref()
+        .and_then(Value::as_object)
+        .is_some_and(|key| key.iter().all(|(field, value)| item.get(field) == Some(value)))
 }
 
 /// The fields by which items of two lists are paired; none where they are paired by position.

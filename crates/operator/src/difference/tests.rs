@@ -9,7 +9,9 @@ fn lines(before: &Value, after: &Value) -> Vec<String> {
         Line::Removed(text) => format!("-{text}"),
         Line::Added(text) => format!("+{text}"),
     };
-    let one = |hunk: &Hunk| format!("{}: {}", hunk.place, hunk.lines.iter().map(line).collect::<Vec<_>>().join(" "));
+    let one = |hunk: &Hunk| {
+        format!("{}: {}", hunk.place, hunk.lines.iter().map(line).collect::<Vec<_>>().join(" "))
+    };
     Difference::new(before, after).hunks().iter().map(one).collect()
 }
 
@@ -19,7 +21,8 @@ fn managed(fields: &Value) -> Value {
 
 #[test]
 fn only_fields_of_the_manifest_are_compared() {
-    let live = json!({ "spec": { "replicas": 1, "paused": false, "template": { "a": 1 } }, "status": { "x": 1 } });
+    let live =
+        json!({ "spec": { "replicas": 1, "paused": false, "template": { "a": 1 } }, "status": { "x": 1 } });
     assert_eq!(lines(&live, &json!({ "spec": { "replicas": 1 } })), Vec::<String>::new());
     assert_eq!(lines(&live, &json!({ "spec": { "replicas": 3 } })), ["spec: -replicas: 1 +replicas: 3"]);
 }
@@ -30,10 +33,7 @@ fn what_the_operator_said_earlier_and_does_not_say_any_more_goes() {
         "metadata": { "managedFields": managed(&json!({ "f:spec": { "f:replicas": {}, "f:nodeSelector": {} } })) },
         "spec": { "replicas": 1, "nodeSelector": { "a": "b" }, "schedulerName": "default" }
     });
-    assert_eq!(
-        lines(&live, &json!({ "spec": { "replicas": 1 } })),
-        ["spec: -nodeSelector: -  a: b"]
-    );
+    assert_eq!(lines(&live, &json!({ "spec": { "replicas": 1 } })), ["spec: -nodeSelector: -  a: b"]);
 }
 
 #[test]
@@ -52,13 +52,19 @@ fn items_of_others_are_not_compared_where_it_is_known_whose_they_are() {
         "metadata": { "managedFields": managed(&owned) },
         "spec": { "containers": [{ "name": "a", "image": "x:1" }, { "name": "injected", "image": "z" }] }
     });
-    assert_eq!(lines(&live, &json!({ "spec": { "containers": [{ "name": "a", "image": "x:1" }] } })), Vec::<String>::new());
+    assert_eq!(
+        lines(&live, &json!({ "spec": { "containers": [{ "name": "a", "image": "x:1" }] } })),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
 fn amounts_that_mean_the_same_are_the_same() {
     let live = json!({ "limits": { "cpu": "1", "memory": "1Gi" }, "args": ["1"] });
-    assert_eq!(lines(&live, &json!({ "limits": { "cpu": "1000m", "memory": "1024Mi" } })), Vec::<String>::new());
+    assert_eq!(
+        lines(&live, &json!({ "limits": { "cpu": "1000m", "memory": "1024Mi" } })),
+        Vec::<String>::new()
+    );
     assert_eq!(lines(&live, &json!({ "limits": { "cpu": "1.5" } })), ["limits: -cpu: \"1\" +cpu: \"1.5\""]);
     assert_eq!(lines(&live, &json!({ "args": ["1000m"] })).len(), 1);
 }
@@ -81,14 +87,29 @@ fn marks_of_the_operator_are_not_shown() {
 #[test]
 fn pods_change_with_their_template_only() {
     let live = json!({ "spec": { "replicas": 1, "template": { "spec": { "image": "a" } } } });
-    assert!(!Difference::new(&live, &json!({ "spec": { "replicas": 2, "template": { "spec": { "image": "a" } } } })).changes_pods());
-    assert!(Difference::new(&live, &json!({ "spec": { "template": { "spec": { "image": "b" } } } })).changes_pods());
+    assert!(
+        !Difference::new(
+            &live,
+            &json!({ "spec": { "replicas": 2, "template": { "spec": { "image": "a" } } } })
+        )
+        .changes_pods()
+    );
+    assert!(
+        Difference::new(&live, &json!({ "spec": { "template": { "spec": { "image": "b" } } } }))
+            .changes_pods()
+    );
 }
 
 #[test]
 fn files_differ_by_lines_under_their_sections() {
-    let (before, after) = ("[DEFAULT]\ndebug = false\n\n[cache]\na = 1\n", "[DEFAULT]\ndebug = true\n\n[cache]\na = 1\nb = 2\n");
+    let (before, after) = (
+        "[DEFAULT]\ndebug = false\n\n[cache]\na = 1\n",
+        "[DEFAULT]\ndebug = true\n\n[cache]\na = 1\nb = 2\n",
+    );
     let found = file_hunks("keystone.conf", before, after);
-    assert_eq!(found.iter().map(|hunk| hunk.place.as_str()).collect::<Vec<_>>(), ["keystone.conf [DEFAULT]", "keystone.conf [cache]"]);
+    assert_eq!(
+        found.iter().map(|hunk| hunk.place.as_str()).collect::<Vec<_>>(),
+        ["keystone.conf [DEFAULT]", "keystone.conf [cache]"]
+    );
     assert_eq!(found[0].lines, [Line::Removed("debug = false".into()), Line::Added("debug = true".into())]);
 }

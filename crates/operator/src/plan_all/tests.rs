@@ -36,7 +36,10 @@ fn a_control_plane_is_planned_with_all_its_parts() {
     let planned =
         plan_all(vec![document("OpenStackControlPlane", "cloud", &json!({}))], &site(), &Known::default());
     let planned = planned.unwrap();
-    assert_eq!(names(&planned), ["cloud", "cloud-mariadb", "cloud-rabbitmq", "cloud-memcached", "cloud-keystone"]);
+    assert_eq!(
+        names(&planned),
+        ["cloud", "cloud-mariadb", "cloud-rabbitmq", "cloud-memcached", "cloud-keystone"]
+    );
     assert_eq!(planned[4].parent.as_ref().unwrap().name, "cloud");
     assert!(planned[4].manifests.contains_key(&Phase::Workloads));
 }
@@ -81,7 +84,9 @@ fn an_object_that_is_also_a_part_of_another_is_refused() {
         document("Memcached", "cloud-memcached", &json!({})),
     ];
     let problems = plan_all(documents, &site(), &Known::default()).unwrap_err();
-    assert!(problems.to_string().contains("Memcached n/cloud-memcached, part of OpenStackControlPlane n/cloud"));
+    assert!(
+        problems.to_string().contains("Memcached n/cloud-memcached, part of OpenStackControlPlane n/cloud")
+    );
 }
 
 #[test]

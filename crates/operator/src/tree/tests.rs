@@ -58,7 +58,11 @@ fn services_are_drawn_below_their_cloud() {
             "… Memcached              own             Waiting     5m  not looked at yet  http://k",
         ]
     );
-    let names: Vec<String> = forest(&objects, Some("cloud")).iter().flat_map(Node::flat).map(|node| node.title.name.clone()).collect();
+    let names: Vec<String> = forest(&objects, Some("cloud"))
+        .iter()
+        .flat_map(Node::flat)
+        .map(|node| node.title.name.clone())
+        .collect();
     assert_eq!(names, ["cloud", "cloud-mariadb", "cloud-keystone"]);
 }
 

@@ -1,6 +1,7 @@
 //! Following objects until they are ready: by watches, redrawn on a terminal and line by line elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use openstack_operator_model::kind::Kind;
 use openstack_operator_services::kinds;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::{Error, View, key};
+use super::{Error, View, is_terminal, key};
 use crate::cluster::api;
 use crate::output;
 use crate::tree::{Node, State, Title, forest, is_ready};
@@ -67,7 +68,7 @@ impl View<'_> {
     }
 
     fn show(&self, screen: &mut Screen, forest: &[Node], begun: Instant) -> Result<(), Error> {
-        if self.is_terminal() {
+        if is_terminal() {
             let lines = if forest.is_empty() {
                 vec![format!("Nothing yet {}.", self.place())]
             } else {
@@ -86,7 +87,8 @@ impl View<'_> {
             .filter(|node| !matches!(node.state, State::Ready | State::LeftOut))
             .map(|node| format!("  {}: {}", node.title, node.summary()))
             .collect();
-        let what = if forest.is_empty() { format!("  nothing exists {}", self.place()) } else { waiting.join("\n") };
+        let what =
+            if forest.is_empty() { format!("  nothing exists {}", self.place()) } else { waiting.join("\n") };
         format!("error: not Ready after {} s:\n{what}", self.arguments.timeout.as_secs())
     }
 }
@@ -99,8 +101,12 @@ fn fit(lines: Vec<String>, forest: &[Node], height: usize) -> Vec<String> {
         return lines;
     }
     let states = forest.iter().flat_map(Node::flat).map(|node| node.state);
-    let waiting: Vec<String> =
-        lines.into_iter().zip(states).filter(|(_, state)| *state != State::Ready).map(|(line, _)| line).collect();
+    let waiting: Vec<String> = lines
+        .into_iter()
+        .zip(states)
+        .filter(|(_, state)| *state != State::Ready)
+        .map(|(line, _)| line)
+        .collect();
     waiting.into_iter().take(room).collect()
 }
 
@@ -183,12 +189,13 @@ impl Screen {
         for node in forest.iter().flat_map(Node::flat) {
             let summary = node.summary();
             if self.told.get(&node.title) != Some(&summary) {
-                text.push_str(&format!("[{seconds:>4}s] {}: {summary}\n", node.title));
+                // Writing to a String cannot fail.
+                let _ = writeln!(text, "[{seconds:>4}s] {}: {summary}", node.title);
             }
             now.insert(node.title.clone(), summary);
         }
         for title in self.told.keys().filter(|title| !now.contains_key(title)) {
-            text.push_str(&format!("[{seconds:>4}s] {title}: gone\n"));
+            let _ = writeln!(text, "[{seconds:>4}s] {title}: gone");
         }
         self.told = now;
         Ok(output::print(&text)?)
@@ -223,7 +230,9 @@ mod tests {
     fn a_list_that_begins_again_forgets_what_it_does_not_name() {
         let kind = of_kind("Memcached").unwrap().kind();
         let mut known = Known::default();
-        for event in [Event::Init, Event::InitApply(object("a")), Event::InitApply(object("b")), Event::InitDone] {
+        for event in
+            [Event::Init, Event::InitApply(object("a")), Event::InitApply(object("b")), Event::InitDone]
+        {
             known.learn(kind, Ok(event));
         }
         assert_eq!(names(&known), ["a", "b"]);

@@ -1,0 +1,237 @@
+//! Deletion undoes what was made on servers of others, and never hangs for ever.
+
+use std::time::Duration;
+
+use openstack_operator_engine::engine::{Engine, Outcome};
+use openstack_operator_model::kind::{DEPLOYMENT, Kind, SECRET, STATEFUL_SET};
+use openstack_operator_services::{control_plane, keystone, mariadb, rabbitmq};
+use openstack_operator_testkit::{IdentityState, SqlState, World};
+use serde_json::{Value, json};
+
+use crate::driver::{NAMESPACE, cloud, converge, key, keys, object, round, writes};
+use crate::sample::WIDGET;
+
+const SQL: &str = "cloud-mariadb.openstack.svc";
+const BUS: &str = "http://cloud-rabbitmq.openstack.svc:15672";
+const IDENTITY: &str = "http://cloud-keystone.openstack.svc:5000/v3";
+
+/// A cloud, and an object that uses all of it.
+async fn used_cloud(spec: &Value) -> (World, Engine) {
+    let (world, engine) = cloud().await;
+    world.apply_object(&object(WIDGET, "widget", spec));
+    converge(&world, &engine).await;
+    assert!(sql(&world).users.contains_key("widget"));
+    assert!(identity(&world).users.contains_key("widget"));
+    assert!(world.bus.state(BUS).users.contains_key("widget"));
+    world.script.clear_log();
+    (world, engine)
+}
+
+fn sql(world: &World) -> SqlState {
+    world.sql.state(SQL)
+}
+
+fn identity(world: &World) -> IdentityState {
+    world.identity.state(IDENTITY)
+}
+
+fn is_gone(world: &World, kind: Kind, name: &str) -> bool {
+    world.object(kind, NAMESPACE, name).is_none()
+}
+
+#[tokio::test]
+async fn everything_that_was_made_for_an_object_is_undone() {
+    let (world, engine) = used_cloud(&json!({})).await;
+    world.delete_object(WIDGET, NAMESPACE, "widget");
+    converge(&world, &engine).await;
+    assert!(is_gone(&world, WIDGET, "widget"));
+    let undone = [
+        "drop_database sql widget",
+        "drop_user sql widget",
+        "drop_virtual_host bus widget",
+        "drop_user bus widget",
+        "drop_service identity widget",
+        "drop_user identity widget",
+        "patch_metadata Widget widget",
+    ];
+    assert_eq!(writes(&world), undone);
+    for secret in ["widget-database", "widget-messaging", "widget-user"] {
+        assert!(is_gone(&world, SECRET, secret));
+    }
+    assert_eq!(sql(&world).databases.iter().collect::<Vec<_>>(), ["keystone"]);
+    assert!(identity(&world).services.contains_key("identity"));
+}
+
+#[tokio::test]
+async fn a_retained_database_stays_without_its_user() {
+    let (world, engine) = used_cloud(&json!({ "deletionPolicy": "Retain" })).await;
+    world.delete_object(WIDGET, NAMESPACE, "widget");
+    converge(&world, &engine).await;
+    assert!(sql(&world).databases.contains("widget"));
+    assert!(!sql(&world).users.contains_key("widget"));
+}
+
+#[tokio::test]
+async fn a_policy_that_was_changed_before_the_deletion_counts() {
+    let (world, engine) = used_cloud(&json!({})).await;
+    world.apply_object(&object(WIDGET, "widget", &json!({ "deletionPolicy": "Retain" })));
+    converge(&world, &engine).await;
+    assert!(sql(&world).databases.contains("widget"));
+    world.delete_object(WIDGET, NAMESPACE, "widget");
+    converge(&world, &engine).await;
+    assert!(sql(&world).databases.contains("widget"));
+}
+
+#[tokio::test]
+async fn the_credential_keys_are_retained_with_the_database_and_go_with_it() {
+    for (policy, stays) in [("Retain", true), ("Delete", false)] {
+        let (world, engine) = cloud().await;
+        let spec = json!({ "keystone": { "database": { "deletionPolicy": policy } } });
+        world.apply_object(&object(control_plane::KIND, "cloud", &spec));
+        converge(&world, &engine).await;
+        world.delete_object(control_plane::KIND, NAMESPACE, "cloud");
+        converge(&world, &engine).await;
+        assert!(keys(&world, &engine).is_empty());
+        assert_eq!(sql(&world).databases.contains("keystone"), stays, "{policy}");
+        assert_eq!(!is_gone(&world, SECRET, "cloud-keystone-credential"), stays, "{policy}");
+        let secrets = world.cluster.objects(SECRET).len();
+        assert_eq!(secrets, usize::from(stays), "no other Secret stays");
+    }
+}
+
+#[tokio::test]
+async fn a_cloud_that_is_made_again_reads_what_the_last_one_left() {
+    let (world, engine) = cloud().await;
+    let keys_of = |world: &World| world.object(SECRET, NAMESPACE, "cloud-keystone-credential").unwrap();
+    let before = keys_of(&world)["data"].clone();
+    world.delete_object(control_plane::KIND, NAMESPACE, "cloud");
+    converge(&world, &engine).await;
+    world.apply_object(&object(control_plane::KIND, "cloud", &json!({})));
+    converge(&world, &engine).await;
+    assert_eq!(keys_of(&world)["data"], before);
+    let (whole, _) = cloud().await;
+    assert_eq!(world.fingerprint(), whole.fingerprint());
+}
+
+#[tokio::test]
+async fn users_go_before_what_they_use() {
+    let (world, engine) = cloud().await;
+    world.delete_object(control_plane::KIND, NAMESPACE, "cloud");
+    converge(&world, &engine).await;
+    let written = writes(&world);
+    let position = |call: &str| written.iter().position(|written| written == call).unwrap();
+    let undone = position("drop_user sql keystone");
+    assert!(position("delete Keystone cloud-keystone") < undone);
+    assert!(undone < position("patch_metadata Keystone cloud-keystone"));
+    for used in ["delete MariaDB cloud-mariadb", "delete Memcached cloud-memcached"] {
+        assert!(position("patch_metadata Keystone cloud-keystone") < position(used), "{written:#?}");
+    }
+    assert_eq!(position("patch_metadata OpenStackControlPlane cloud"), written.len() - 1);
+    let deletes = written.iter().filter(|call| call.starts_with("delete")).count();
+    assert_eq!(deletes, 4, "each is deleted once: {written:#?}");
+}
+
+#[tokio::test]
+async fn servers_that_are_gone_need_no_undoing() {
+    for (kind, name) in [
+        (keystone::KIND, "cloud-keystone"),
+        (mariadb::KIND, "cloud-mariadb"),
+        (rabbitmq::KIND, "cloud-rabbitmq"),
+    ] {
+        let (world, engine) = used_cloud(&json!({})).await;
+        // Nobody brings it back.
+        world.delete_object(control_plane::KIND, NAMESPACE, "cloud");
+        world.edit_object(kind, NAMESPACE, name, |body| body["metadata"]["finalizers"] = json!([]));
+        world.delete_object(kind, NAMESPACE, name);
+        world.delete_object(WIDGET, NAMESPACE, "widget");
+        let outcome = engine.reconcile(&key(WIDGET, "widget")).await;
+        assert!(matches!(outcome, Outcome::Gone), "without {name}: {outcome:?}");
+        assert!(is_gone(&world, WIDGET, "widget"));
+        let others = writes(&world).iter().filter(|call| call.starts_with("drop_")).count();
+        assert_eq!(others, 4, "what was made on the others is undone");
+        assert!(world.cluster.announcements().iter().all(|one| one.event.reason != "LeftBehind"));
+    }
+}
+
+/// Deletes the widget while something keeps it from being undone, and expects patience, then an Event.
+async fn is_given_up(world: &World, engine: &Engine, left: &str) {
+    world.delete_object(WIDGET, NAMESPACE, "widget");
+    world.environment.advance(Duration::from_secs(299));
+    let outcome = engine.reconcile(&key(WIDGET, "widget")).await;
+    let Outcome::Failed { message } = outcome else { panic!("it waits: {outcome:?}") };
+    assert!(message.contains(left), "{message}");
+    assert!(!is_gone(world, WIDGET, "widget"));
+    world.environment.advance(Duration::from_secs(1));
+    let outcome = engine.reconcile(&key(WIDGET, "widget")).await;
+    assert!(matches!(outcome, Outcome::Gone), "{outcome:?}");
+    assert!(is_gone(world, WIDGET, "widget"));
+    let last = world.cluster.announcements().pop().unwrap();
+    assert_eq!((last.name.as_str(), last.event.reason, last.event.warning), ("widget", "LeftBehind", true));
+    assert!(last.event.note.contains(left), "{}", last.event.note);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_serve_is_waited_for_and_then_left() {
+    for (kind, name, left) in [
+        (STATEFUL_SET, "cloud-mariadb", "Database widget on cloud-mariadb"),
+        (STATEFUL_SET, "cloud-rabbitmq", "MessagingHost widget on cloud-rabbitmq"),
+        (DEPLOYMENT, "cloud-keystone", "CatalogService widget on cloud-keystone"),
+    ] {
+        let (world, engine) = used_cloud(&json!({})).await;
+        world.cluster.hold(kind, name);
+        world.edit_object(kind, NAMESPACE, name, |body| body["status"] = json!({}));
+        round(&world, &engine).await;
+        is_given_up(&world, &engine, left).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_waited_for_and_then_left() {
+    let (world, engine) = used_cloud(&json!({})).await;
+    world.sql.set_down(true);
+    is_given_up(&world, &engine, "DatabaseUser widget on cloud-mariadb").await;
+    assert!(!identity(&world).users.contains_key("widget"), "what can be undone is undone");
+}
+
+#[tokio::test]
+async fn a_server_that_answers_again_in_time_leaves_nothing_behind() {
+    let (world, engine) = used_cloud(&json!({})).await;
+    world.identity.set_down(true);
+    world.delete_object(WIDGET, NAMESPACE, "widget");
+    let outcome = engine.reconcile(&key(WIDGET, "widget")).await;
+    assert!(matches!(outcome, Outcome::Failed { .. }), "{outcome:?}");
+    world.identity.set_down(false);
+    converge(&world, &engine).await;
+    assert!(is_gone(&world, WIDGET, "widget"));
+    assert!(!identity(&world).users.contains_key("widget"));
+    assert!(!identity(&world).services.contains_key("widget"));
+}
+
+#[tokio::test]
+async fn what_an_earlier_spec_made_is_undone_as_soon_as_it_can_be() {
+    let (world, engine) = used_cloud(&json!({})).await;
+    world.cluster.hold(STATEFUL_SET, "cloud-rabbitmq");
+    world.edit_object(STATEFUL_SET, NAMESPACE, "cloud-rabbitmq", |set| set["status"] = json!({}));
+    world.apply_object(&object(WIDGET, "widget", &json!({ "database": "gadget" })));
+    for _ in 0..4 {
+        round(&world, &engine).await;
+    }
+    assert!(sql(&world).databases.contains("widget"), "the change is not through yet");
+    world.cluster.release(STATEFUL_SET, "cloud-rabbitmq");
+    converge(&world, &engine).await;
+    assert!(!sql(&world).databases.contains("widget"));
+    assert!(sql(&world).databases.contains("gadget"));
+}
+
+#[tokio::test]
+async fn an_object_of_another_finalizer_is_left_to_it() {
+    let (world, engine) = used_cloud(&json!({})).await;
+    world.edit_object(WIDGET, NAMESPACE, "widget", |body| {
+        body["metadata"]["finalizers"].as_array_mut().unwrap().push(json!("somebody/else"));
+    });
+    world.delete_object(WIDGET, NAMESPACE, "widget");
+    converge(&world, &engine).await;
+    let left = world.object(WIDGET, NAMESPACE, "widget").unwrap();
+    assert_eq!(left["metadata"]["finalizers"], json!(["somebody/else"]));
+    assert!(!sql(&world).users.contains_key("widget"));
+}

@@ -1,0 +1,137 @@
+//! Keys are rotated by the clock and on request, and pods need not be replaced for it.
+
+use std::time::Duration;
+
+use openstack_operator_engine::engine::{Engine, Outcome};
+use openstack_operator_model::kind::{DEPLOYMENT, JOB, SECRET};
+use openstack_operator_services::keystone::{self, ROTATE_ANNOTATION};
+use openstack_operator_testkit::World;
+use serde_json::{Value, json};
+
+use crate::driver::{NAMESPACE, cloud, converge, get, is_ready, key, writes};
+
+const DAY: Duration = Duration::from_hours(24);
+const MINUTE: Duration = Duration::from_mins(1);
+const RINGS: [&str; 2] = ["cloud-keystone-fernet", "cloud-keystone-credential"];
+
+fn ring(world: &World, secret: &str) -> Value {
+    get(world, SECRET, secret)["data"].clone()
+}
+
+fn numbers(ring: &Value) -> Vec<&str> {
+    ring.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+fn request(world: &World, word: &str) {
+    world.edit_object(keystone::KIND, NAMESPACE, "cloud-keystone", |body| {
+        body["metadata"]["annotations"][ROTATE_ANNOTATION] = json!(word);
+    });
+}
+
+async fn due(engine: &Engine) -> Option<Duration> {
+    match engine.reconcile(&key(keystone::KIND, "cloud-keystone")).await {
+        Outcome::Done { recheck } => recheck,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn keys_are_rotated_when_the_schedule_says_so() {
+    let (world, engine) = cloud().await;
+    // Worlds begin on a Thursday, and the usual schedule is Sunday at midnight.
+    assert_eq!(due(&engine).await, Some(DAY * 3));
+    world.environment.advance(DAY * 3 - MINUTE);
+    converge(&world, &engine).await;
+    assert_eq!(writes(&world), [""; 0], "a minute too early");
+    let before = RINGS.map(|secret| ring(&world, secret));
+    let pods = get(&world, DEPLOYMENT, "cloud-keystone");
+    world.environment.advance(MINUTE);
+    converge(&world, &engine).await;
+    for (secret, before) in RINGS.iter().zip(&before) {
+        let after = ring(&world, secret);
+        assert_eq!(numbers(&after), ["0", "1", "2"], "{secret}");
+        assert_eq!(after["2"], before["0"], "the staged key signs");
+        assert_eq!(after["1"], before["1"], "what signed before still verifies");
+        assert!(before.as_object().unwrap().values().all(|key| *key != after["0"]), "a new one is staged");
+    }
+    assert_eq!(get(&world, DEPLOYMENT, "cloud-keystone"), pods, "no pod is replaced");
+    assert_eq!(due(&engine).await, Some(DAY * 7));
+}
+
+#[tokio::test]
+async fn stored_credentials_are_encrypted_anew_after_each_rotation() {
+    let (world, engine) = cloud().await;
+    assert!(world.object(JOB, NAMESPACE, "cloud-keystone-credential-migrate").is_none());
+    let mut uids = Vec::new();
+    for _ in 0..2 {
+        world.environment.advance(DAY * 7);
+        world.script.clear_log();
+        converge(&world, &engine).await;
+        let written = writes(&world);
+        let position = |call: &str| written.iter().position(|written| written == call).unwrap();
+        let rotated = position("apply Secret cloud-keystone-credential");
+        assert!(rotated < position("apply Job cloud-keystone-credential-migrate"), "{written:?}");
+        assert!(is_ready(&world, keystone::KIND, "cloud-keystone"));
+        let job = get(&world, JOB, "cloud-keystone-credential-migrate");
+        uids.push(job["metadata"]["uid"].clone());
+    }
+    assert_ne!(uids[0], uids[1], "each rotation needs it again");
+}
+
+#[tokio::test]
+async fn keys_are_kept_while_their_tokens_live_and_dropped_afterwards() {
+    let (world, engine) = cloud().await;
+    for _ in 0..3 {
+        world.environment.advance(DAY * 7);
+        converge(&world, &engine).await;
+    }
+    assert_eq!(numbers(&ring(&world, "cloud-keystone-fernet")), ["0", "3", "4"]);
+    for word in ["a", "b", "c"] {
+        world.environment.advance(MINUTE * 3);
+        request(&world, word);
+        converge(&world, &engine).await;
+    }
+    // Tokens of all that signed within the last days are still valid.
+    assert_eq!(numbers(&ring(&world, "cloud-keystone-fernet")), ["0", "3", "4", "5", "6", "7"]);
+    world.environment.advance(DAY * 7);
+    converge(&world, &engine).await;
+    assert_eq!(numbers(&ring(&world, "cloud-keystone-fernet")), ["0", "7", "8"]);
+}
+
+#[tokio::test]
+async fn a_request_rotates_once() {
+    let (world, engine) = cloud().await;
+    world.environment.advance(DAY);
+    request(&world, "please");
+    converge(&world, &engine).await;
+    for secret in RINGS {
+        assert_eq!(numbers(&ring(&world, secret)), ["0", "1", "2"]);
+    }
+    world.environment.advance(DAY);
+    world.script.clear_log();
+    converge(&world, &engine).await;
+    assert_eq!(writes(&world), [""; 0]);
+    world.edit_object(keystone::KIND, NAMESPACE, "cloud-keystone", |body| {
+        body["metadata"]["annotations"].as_object_mut().unwrap().remove(ROTATE_ANNOTATION);
+    });
+    converge(&world, &engine).await;
+    request(&world, "please");
+    converge(&world, &engine).await;
+    assert_eq!(numbers(&ring(&world, RINGS[0])), ["0", "1", "2"], "the same word is the same request");
+}
+
+#[tokio::test]
+async fn a_request_waits_until_every_pod_has_the_last_keys() {
+    let (world, engine) = cloud().await;
+    world.environment.advance(DAY);
+    request(&world, "first");
+    converge(&world, &engine).await;
+    world.environment.advance(MINUTE);
+    request(&world, "second");
+    converge(&world, &engine).await;
+    assert_eq!(numbers(&ring(&world, RINGS[0])), ["0", "1", "2"]);
+    assert_eq!(due(&engine).await, Some(MINUTE));
+    world.environment.advance(MINUTE);
+    converge(&world, &engine).await;
+    assert_eq!(numbers(&ring(&world, RINGS[0])), ["0", "1", "2", "3"]);
+}

@@ -1,0 +1,215 @@
+//! Another image: data formats are widened before the rollout and narrowed after it.
+
+use openstack_operator_engine::engine::Engine;
+use openstack_operator_model::kind::{DEPLOYMENT, JOB};
+use openstack_operator_services::{control_plane, keystone};
+use openstack_operator_testkit::World;
+use serde_json::{Value, json};
+
+use crate::driver::{
+    NAMESPACE, cloud, condition, converge, engine, get, is_ready, new_cloud, object, round, writes,
+};
+
+const REPOSITORY: &str = "quay.io/openstack.kolla/keystone";
+
+fn set_tag(world: &World, tag: &str) {
+    let spec = json!({ "keystone": { "image": { "tag": tag } } });
+    world.apply_object(&object(control_plane::KIND, "cloud", &spec));
+}
+
+fn installed(world: &World) -> Value {
+    get(world, keystone::KIND, "cloud-keystone")["status"]["installed"].clone()
+}
+
+fn running_image(world: &World) -> Value {
+    let deployment = get(world, DEPLOYMENT, "cloud-keystone");
+    deployment["spec"]["template"]["spec"]["containers"][0]["image"].clone()
+}
+
+fn job(world: &World, name: &str) -> Option<Value> {
+    world.object(JOB, NAMESPACE, &format!("cloud-keystone-{name}"))
+}
+
+fn job_image(world: &World, name: &str) -> Value {
+    let job = job(world, name).unwrap_or_else(|| panic!("there is no Job {name}"));
+    job["spec"]["template"]["spec"]["containers"][0]["image"].clone()
+}
+
+fn ready_message(world: &World) -> String {
+    let (status, _, message) = condition(world, keystone::KIND, "cloud-keystone", "Ready");
+    assert_eq!(status, "False");
+    message
+}
+
+#[tokio::test]
+async fn a_first_start_installs_and_migrates_nothing() {
+    let world = new_cloud();
+    converge(&world, &engine(&world)).await;
+    let written = writes(&world);
+    let jobs: Vec<&String> = written.iter().filter(|call| call.starts_with("apply Job")).collect();
+    assert_eq!(jobs, ["apply Job cloud-keystone-db-sync", "apply Job cloud-keystone-bootstrap"]);
+    let position = |call: &str| written.iter().position(|written| written == call).unwrap();
+    assert!(position("ensure sql keystone") < position("apply Job cloud-keystone-db-sync"));
+    assert!(position("apply Job cloud-keystone-db-sync") < position("apply Deployment cloud-keystone"));
+    let installed = position("delete Job cloud-keystone-db-sync");
+    assert!(position("ensure identity identity") < installed, "the record of the install comes last");
+}
+
+#[tokio::test]
+async fn a_workload_waits_for_its_install() {
+    let world = new_cloud();
+    let engine = engine(&world);
+    world.cluster.hold(JOB, "cloud-keystone-db-sync");
+    converge(&world, &engine).await;
+    assert!(world.object(DEPLOYMENT, NAMESPACE, "cloud-keystone").is_none());
+    assert_eq!(ready_message(&world), "Job cloud-keystone-db-sync runs");
+    let (status, _, message) = condition(&world, keystone::KIND, "cloud-keystone", "TasksComplete");
+    assert_eq!((status.as_str(), message.as_str()), ("False", "Job cloud-keystone-db-sync runs"));
+    assert_eq!(condition(&world, keystone::KIND, "cloud-keystone", "WorkloadsReady").2, "not begun");
+    world.cluster.release(JOB, "cloud-keystone-db-sync");
+    converge(&world, &engine).await;
+    assert!(is_ready(&world, keystone::KIND, "cloud-keystone"));
+}
+
+#[tokio::test]
+async fn another_image_widens_then_rolls_then_narrows() {
+    let (world, engine) = cloud().await;
+    let (old, new) = (format!("{REPOSITORY}:2025.1-ubuntu-noble"), format!("{REPOSITORY}:next"));
+    for name in ["db-expand", "db-migrate", "db-contract"] {
+        world.cluster.hold(JOB, &format!("cloud-keystone-{name}"));
+    }
+    world.cluster.hold(DEPLOYMENT, "cloud-keystone");
+    set_tag(&world, "next");
+
+    converge(&world, &engine).await;
+    assert_eq!(job_image(&world, "db-expand"), new);
+    assert_eq!(job(&world, "db-migrate"), None, "formats are widened first");
+    assert_eq!(running_image(&world), old);
+
+    world.cluster.release(JOB, "cloud-keystone-db-expand");
+    converge(&world, &engine).await;
+    assert_eq!(job_image(&world, "db-migrate"), new);
+    assert_eq!(running_image(&world), old, "old pods serve while data is moved");
+    assert_eq!(condition(&world, keystone::KIND, "cloud-keystone", "Available").0, "True");
+
+    world.cluster.release(JOB, "cloud-keystone-db-migrate");
+    converge(&world, &engine).await;
+    assert_eq!(running_image(&world), new);
+    assert_eq!(job(&world, "db-contract"), None, "old pods still read the old formats");
+    assert_eq!(job(&world, "db-sync"), None);
+
+    world.cluster.release(DEPLOYMENT, "cloud-keystone");
+    converge(&world, &engine).await;
+    assert_eq!(job_image(&world, "db-contract"), new);
+    assert_eq!(installed(&world), old, "what is not finished is not installed");
+    assert_eq!(ready_message(&world), "Job cloud-keystone-db-contract runs");
+
+    world.cluster.release(JOB, "cloud-keystone-db-contract");
+    converge(&world, &engine).await;
+    assert_eq!(installed(&world), new);
+    assert!(is_ready(&world, keystone::KIND, "cloud-keystone"));
+    for name in ["db-sync", "db-expand", "db-migrate", "db-contract"] {
+        assert_eq!(job(&world, name), None, "{name} is done with");
+    }
+}
+
+/// A cloud whose upgrade to another image stands at its first Job.
+async fn stuck_upgrade() -> (World, Engine) {
+    let (world, engine) = cloud().await;
+    world.cluster.hold(JOB, "cloud-keystone-db-expand");
+    set_tag(&world, "next");
+    converge(&world, &engine).await;
+    (world, engine)
+}
+
+#[tokio::test]
+async fn a_job_that_runs_is_let_finish_before_another_takes_its_place() {
+    let (world, engine) = stuck_upgrade().await;
+    let running = job(&world, "db-expand").unwrap()["metadata"]["uid"].clone();
+    set_tag(&world, "later");
+    converge(&world, &engine).await;
+    assert_eq!(job(&world, "db-expand").unwrap()["metadata"]["uid"], running);
+    assert_eq!(ready_message(&world), "Job cloud-keystone-db-expand of an earlier change still runs");
+    world.cluster.release(JOB, "cloud-keystone-db-expand");
+    world.script.clear_log();
+    converge(&world, &engine).await;
+    let written = writes(&world);
+    let position = |call: &str| written.iter().position(|written| written == call).unwrap();
+    let finished = position("delete Job cloud-keystone-db-expand");
+    assert!(finished < position("apply Job cloud-keystone-db-expand"));
+    assert_eq!(installed(&world), format!("{REPOSITORY}:later"));
+    assert_eq!(running_image(&world), format!("{REPOSITORY}:later"));
+}
+
+#[tokio::test]
+async fn an_upgrade_that_is_taken_back_ends_where_it_began() {
+    let (world, engine) = stuck_upgrade().await;
+    let before = running_image(&world);
+    world.apply_object(&object(control_plane::KIND, "cloud", &json!({})));
+    converge(&world, &engine).await;
+    assert_eq!(running_image(&world), before);
+    assert_eq!(installed(&world), before);
+    assert!(is_ready(&world, keystone::KIND, "cloud-keystone"));
+}
+
+#[tokio::test]
+async fn a_changed_setting_runs_no_job() {
+    let (world, engine) = cloud().await;
+    let extra = json!({ "keystone.conf": { "DEFAULT": { "debug": "true" } } });
+    world.apply_object(&object(
+        control_plane::KIND,
+        "cloud",
+        &json!({ "keystone": { "extraConfig": extra, "replicas": 3 } }),
+    ));
+    converge(&world, &engine).await;
+    let written = writes(&world);
+    assert!(written.contains(&"apply Deployment cloud-keystone".to_owned()));
+    assert!(!written.iter().any(|call| call.contains("Job")), "{written:?}");
+}
+
+#[tokio::test]
+async fn a_failed_job_is_reported_and_tried_again() {
+    let world = new_cloud();
+    let engine = engine(&world);
+    world.cluster.fail_job("cloud-keystone-db-sync");
+    let mut told = Vec::new();
+    while round(&world, &engine).await {
+        if let Some(identity) = world.object(keystone::KIND, NAMESPACE, "cloud-keystone")
+            && identity["status"].is_object()
+        {
+            let ready = condition(&world, keystone::KIND, "cloud-keystone", "Ready");
+            told.push(ready);
+        }
+    }
+    let failure = "Job cloud-keystone-db-sync failed; kubectl logs job/cloud-keystone-db-sync says why";
+    let expected = ("False".to_owned(), "Unavailable".to_owned(), failure.to_owned());
+    assert!(told.contains(&expected), "{told:#?}");
+    assert!(is_ready(&world, keystone::KIND, "cloud-keystone"));
+    let tries = writes(&world).iter().filter(|call| *call == "apply Job cloud-keystone-db-sync").count();
+    assert_eq!(tries, 2);
+}
+
+#[tokio::test]
+async fn old_settings_go_when_no_pod_reads_them_any_more() {
+    let (world, engine) = cloud().await;
+    let files = |world: &World| -> Vec<String> {
+        let maps = world.cluster.objects(openstack_operator_model::kind::CONFIG_MAP);
+        let names = maps.iter().map(|map| map["metadata"]["name"].as_str().unwrap().to_owned());
+        names.filter(|name| name.starts_with("cloud-keystone-keystone-conf")).collect()
+    };
+    let before = files(&world);
+    let extra = json!({ "keystone.conf": { "DEFAULT": { "debug": "true" } } });
+    world.cluster.hold(DEPLOYMENT, "cloud-keystone");
+    world.apply_object(&object(
+        control_plane::KIND,
+        "cloud",
+        &json!({ "keystone": { "extraConfig": extra } }),
+    ));
+    converge(&world, &engine).await;
+    assert_eq!(files(&world).len(), 2, "pods of before may still be started");
+    world.cluster.release(DEPLOYMENT, "cloud-keystone");
+    converge(&world, &engine).await;
+    let after = files(&world);
+    assert_eq!(after.len(), 1);
+    assert_ne!(after, before);
+}

@@ -1,0 +1,242 @@
+//! One cloud: how long the operator takes, how long the same work takes by hand, and what the operator does at rest.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::Client;
+use kube::api::{DeleteParams, DynamicObject};
+use openstack_operator_model::assess;
+use openstack_operator_services::control_plane;
+use openstack_operator_smoke::wait::{POD_START, await_condition, await_deletion, eventually};
+use openstack_operator_smoke::{Sandbox, notice};
+use serde_json::{Value, json};
+
+use crate::bare::{self, Order};
+use crate::cluster::{api, connect, make_namespace, our_metadata, refuse_company, remove_namespace};
+use crate::installed::{self, Installed};
+use crate::metrics::Metrics;
+use crate::planned::{Planned, plan_cloud};
+use crate::table::{Table, mebibytes, median, seconds};
+use crate::OperatorArguments;
+
+/// Every run has its namespace to itself, and they differ in name only.
+const NAMESPACE: &str = "bench-cloud";
+const IMAGES: &str = "bench-images";
+const CLOUD_START: Duration = Duration::from_mins(15);
+const CLOUD_END: Duration = Duration::from_mins(15);
+/// For so long nothing may be written before the operator counts as at rest.
+const STILL: Duration = Duration::from_secs(30);
+const SETTLE: Duration = Duration::from_mins(5);
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    operator: OperatorArguments,
+    /// The operator's image.
+    #[arg(long, value_name = "REFERENCE")]
+    operator_image: String,
+    /// The control plane to measure with.
+    #[arg(long, value_name = "FILE")]
+    sample: PathBuf,
+    /// How often each way is measured.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    repetitions: u32,
+    /// For how many minutes the operator is watched at rest.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1440))]
+    rest_minutes: u64,
+}
+
+/// What the operator did while nothing was asked of it.
+struct Rest {
+    memory: f64,
+    writes: f64,
+    reconciles: f64,
+}
+
+#[derive(Default)]
+struct Times {
+    operator: Vec<Duration>,
+    one_by_one: Vec<Duration>,
+    side_by_side: Vec<Duration>,
+}
+
+pub(crate) async fn measure(arguments: &Arguments) -> Result<String> {
+    let client = connect().await?;
+    refuse_company(&client, installed::NAME).await?;
+    let text = std::fs::read_to_string(&arguments.sample)
+        .with_context(|| format!("failed to read {}", arguments.sample.display()))?;
+    let mut sample: DynamicObject = serde_saphyr::from_str(&text).context("the sample is no object")?;
+    sample.metadata.namespace = Some(NAMESPACE.to_owned());
+    let cloud = plan_cloud(sample.clone(), &arguments.operator.site())?;
+    let installed = Installed::install(&client, &arguments.operator, &arguments.operator_image).await?;
+    let run = Run { client, installed, sample, cloud };
+    let outcome = run.measure(arguments).await;
+    // As `up` leaves it, also where something went wrong.
+    let restored = run.installed.scale(1).await;
+    let (times, rest) = outcome?;
+    restored?;
+    Ok(report(arguments, &times, &rest))
+}
+
+struct Run {
+    client: Client,
+    installed: Installed,
+    sample: DynamicObject,
+    cloud: Vec<Planned>,
+}
+
+impl Run {
+    async fn measure(&self, arguments: &Arguments) -> Result<(Times, Rest)> {
+        // Of a run that failed.
+        self.remove_cloud().await?;
+        self.pull_images().await?;
+        let mut times = Times::default();
+        let mut rest = None;
+        for repetition in 1..=arguments.repetitions {
+            self.installed.scale(1).await?;
+            let took = self.by_operator().await?;
+            notice(&format!("{repetition}: the operator took {}", seconds(took)));
+            times.operator.push(took);
+            if rest.is_none() {
+                rest = Some(self.rest(Duration::from_secs(arguments.rest_minutes * 60)).await?);
+            }
+            self.remove_cloud().await?;
+            // Without the operator really means without it.
+            self.installed.scale(0).await?;
+            for (order, list) in [
+                (Order::OneByOne, &mut times.one_by_one),
+                (Order::SideBySide, &mut times.side_by_side),
+            ] {
+                let sandbox = make_namespace(&self.client, NAMESPACE).await?;
+                let took = bare::run(&sandbox, &self.cloud, order).await?;
+                notice(&format!("{repetition}: by hand, {order:?}, it took {}", seconds(took)));
+                list.push(took);
+                remove_namespace(&self.client, NAMESPACE).await?;
+            }
+        }
+        Ok((times, rest.context("nothing was measured")?))
+    }
+
+    /// Every node gets every image, so that no way of making a cloud pays for pulling them.
+    async fn pull_images(&self) -> Result<()> {
+        let pods = self.cloud.iter().flat_map(|part| &part.plan.workloads).map(|workload| &workload.pod);
+        let images: BTreeSet<&str> = pods
+            .flat_map(|pod| pod.setup.iter().chain(&pod.containers))
+            .chain(self.cloud.iter().flat_map(|part| &part.plan.tasks).map(|task| &task.container))
+            .map(|container| container.image.as_str())
+            .collect();
+        let containers: Vec<Value> = images
+            .iter()
+            .enumerate()
+            .map(|(index, image)| {
+                json!({ "name": format!("image-{index}"), "image": image, "command": ["sleep", "infinity"] })
+            })
+            .collect();
+        let labels = json!({ "app.kubernetes.io/name": IMAGES });
+        let set: DaemonSet = serde_json::from_value(json!({
+            "metadata": { "name": IMAGES },
+            "spec": {
+                "selector": { "matchLabels": labels },
+                "template": {
+                    "metadata": { "labels": labels },
+                    "spec": { "containers": containers, "terminationGracePeriodSeconds": 1 },
+                },
+            },
+        }))?;
+        let sandbox = make_namespace(&self.client, IMAGES).await?;
+        sandbox.create(&set).await?;
+        let everywhere = |set: &DaemonSet| {
+            set.status.as_ref().is_some_and(|status| {
+                status.desired_number_scheduled > 0 && status.number_ready == status.desired_number_scheduled
+            })
+        };
+        let sets = sandbox.api::<DaemonSet>();
+        await_condition(&sets, IMAGES, "to run on every node", POD_START, everywhere).await?;
+        remove_namespace(&self.client, IMAGES).await
+    }
+
+    async fn by_operator(&self) -> Result<Duration> {
+        let Sandbox { client, .. } = make_namespace(&self.client, NAMESPACE).await?;
+        let document = serde_json::to_value(&self.sample)?;
+        let name = self.sample.metadata.name.as_deref().context("the sample has no name")?;
+        let clouds = api(&client, control_plane::KIND, Some(NAMESPACE));
+        let begun = Instant::now();
+        installed::apply(&client, &document).await?;
+        await_condition(&clouds, name, "to be Ready", CLOUD_START, is_ready).await?;
+        Ok(begun.elapsed())
+    }
+
+    /// Counts what the operator does while nothing happens.
+    async fn rest(&self, span: Duration) -> Result<Rest> {
+        let before = eventually("the operator to come to rest", SETTLE, async || {
+            let one = self.installed.metrics().await?;
+            tokio::time::sleep(STILL).await;
+            let other = self.installed.metrics().await?;
+            ensure!(other.writes() <= one.writes(), "it has just written");
+            Ok(other)
+        })
+        .await?;
+        notice(&format!("the operator rests in {}", mebibytes(before.memory())));
+        tokio::time::sleep(span).await;
+        let after = self.installed.metrics().await?;
+        let grown = |figure: fn(&Metrics) -> f64| figure(&after) - figure(&before);
+        let reconciles = grown(Metrics::reconciles);
+        // Counters begin anew with the process.
+        ensure!(reconciles >= 0.0, "the operator was started again while it was watched");
+        Ok(Rest { memory: after.memory(), writes: grown(Metrics::writes), reconciles })
+    }
+
+    /// Deletes the control plane while the operator can still finish it, then everything else.
+    async fn remove_cloud(&self) -> Result<()> {
+        let clouds = api(&self.client, control_plane::KIND, Some(NAMESPACE));
+        let here = our_metadata(&self.client, control_plane::KIND).await?;
+        for found in here.iter().filter(|found| found.metadata.namespace.as_deref() == Some(NAMESPACE)) {
+            let name = found.metadata.name.as_deref().unwrap_or_default();
+            clouds.delete(name, &DeleteParams::default()).await.context("failed to delete the cloud")?;
+            await_deletion(&clouds, name, found.metadata.uid.as_deref(), CLOUD_END).await?;
+        }
+        remove_namespace(&self.client, NAMESPACE).await
+    }
+}
+
+/// Whether this generation of the cloud is Ready.
+fn is_ready(cloud: &DynamicObject) -> bool {
+    let seen = cloud.data["status"]["observedGeneration"].as_i64() == cloud.metadata.generation;
+    seen && matches!(assess::ready(&cloud.data), Some((true, _)))
+}
+
+fn report(arguments: &Arguments, times: &Times, rest: &Rest) -> String {
+    let mut table = Table::new(&["what", "median", "budget", "each"]);
+    let each = |list: &[Duration]| list.iter().map(|&time| seconds(time)).collect::<Vec<_>>().join(", ");
+    let ratio = |bare: &[Duration]| median(&times.operator).as_secs_f64() / median(bare).as_secs_f64();
+    let mut add = |what: &str, figure: String, budget: &str, each: String| {
+        table.row(&[what.to_owned(), figure, budget.to_owned(), each]);
+    };
+    for (what, list) in [
+        ("operator, from apply to Ready", &times.operator),
+        ("by hand, one after the other", &times.one_by_one),
+        ("by hand, side by side", &times.side_by_side),
+    ] {
+        add(what, seconds(median(list)), "", each(list));
+    }
+    for (what, list) in [
+        ("operator / by hand, one after the other", &times.one_by_one),
+        ("operator / by hand, side by side", &times.side_by_side),
+    ] {
+        add(what, format!("{:.2}", ratio(list)), "1.15", String::new());
+    }
+    let minutes = arguments.rest_minutes;
+    add("memory of the operator with one cloud", mebibytes(rest.memory), "32 MiB", String::new());
+    add(&format!("writes in {minutes} minutes at rest"), format!("{:.0}", rest.writes), "0", String::new());
+    add(
+        &format!("reconciles in {minutes} minutes at rest"),
+        format!("{:.0}", rest.reconciles),
+        "",
+        String::new(),
+    );
+    table.text()
+}

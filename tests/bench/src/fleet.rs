@@ -1,0 +1,312 @@
+//! Many control planes whose pods never run: how the operator's time, memory and requests grow with their number.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::{Client, ResourceExt};
+use openstack_operator_model::kind::Kind;
+use openstack_operator_services::{control_plane, kinds};
+use openstack_operator_smoke::notice;
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::OperatorArguments;
+use crate::cluster::{
+    OURS, PREFIX, api, connect, fetch_metrics, is_ours, make_namespace, our_metadata, refuse_company,
+    remove_namespace,
+};
+use crate::installed::{self, Installed, install_definitions};
+use crate::metrics::Metrics;
+use crate::process::Process;
+use crate::table::{Table, mebibytes, seconds};
+
+/// The namespace of the operator's Lease.
+const LEASE_NAMESPACE: &str = "bench-lease";
+const CLOUDS_IN_A_NAMESPACE: u32 = 50;
+/// Requests of ours that are under way at once.
+const AT_ONCE: usize = 16;
+const PAGE: u32 = 500;
+/// For so long nothing may be written before all counts as done.
+const STILL: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(500);
+const REST: Duration = Duration::from_mins(1);
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    operator: OperatorArguments,
+    /// How many control planes, one measurement for each number.
+    #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000",
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    clouds: Vec<u32>,
+    /// Where the operator's log goes.
+    #[arg(long, value_name = "FILE")]
+    log: PathBuf,
+}
+
+/// What one number of control planes costs.
+struct Round {
+    clouds: u32,
+    idle_memory: f64,
+    took: Duration,
+    memory: f64,
+    writes: f64,
+    reconciles: f64,
+    requests: f64,
+    writes_at_rest: f64,
+    gone_after: Duration,
+}
+
+pub(crate) async fn measure(arguments: &Arguments) -> Result<String> {
+    let client = connect().await?;
+    refuse_company(&client, installed::NAME).await?;
+    let installed = Installed::find(&client).await?;
+    if let Some((operator, _)) = &installed {
+        operator.scale(0).await?;
+    }
+    let outcome = rounds(&client, arguments).await;
+    let restored = match &installed {
+        Some((operator, replicas)) if *replicas > 0 => operator.scale(*replicas).await,
+        _ => Ok(()),
+    };
+    let rounds = outcome.context("what is left in the cluster is removed by the next run")?;
+    restored?;
+    Ok(report(&rounds))
+}
+
+async fn rounds(client: &Client, arguments: &Arguments) -> Result<Vec<Round>> {
+    install_definitions(client).await?;
+    make_namespace(client, LEASE_NAMESPACE).await?;
+    let mut rounds = Vec::new();
+    for &clouds in &arguments.clouds {
+        // A process of its own for each number: memory that was once used may stay with a process.
+        let operator = Process::start(&arguments.operator, LEASE_NAMESPACE, &arguments.log).await?;
+        let mut fleet = Fleet { client, operator, clouds };
+        // Of a run that failed.
+        fleet.remove().await?;
+        let round = fleet.measure().await.with_context(|| format!("with {clouds} control planes"))?;
+        notice(&format!("{clouds} control planes took {}", seconds(round.took)));
+        rounds.push(round);
+        fleet.operator.stop().await?;
+    }
+    remove_namespace(client, LEASE_NAMESPACE).await?;
+    Ok(rounds)
+}
+
+struct Fleet<'a> {
+    client: &'a Client,
+    operator: Process,
+    clouds: u32,
+}
+
+impl Fleet<'_> {
+    async fn measure(&mut self) -> Result<Round> {
+        let namespaces = self.clouds.div_ceil(CLOUDS_IN_A_NAMESPACE);
+        for index in 0..namespaces {
+            make_namespace(self.client, &namespace(index)).await?;
+        }
+        let idle = self.operator.metrics().await?;
+        let requests = self.requests().await?;
+        let begun = Instant::now();
+        stream::iter(0..self.clouds)
+            .map(|index| create(self.client, index))
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<Vec<()>>()
+            .await?;
+        let (took, done) = self.wait_until_still(begun).await?;
+        let requests = self.requests().await? - requests;
+        let before = self.operator.metrics().await?;
+        sleep(REST).await;
+        let after = self.operator.metrics().await?;
+        let removal = Instant::now();
+        self.remove().await?;
+        let grown = |figure: fn(&Metrics) -> f64| figure(&done) - figure(&idle);
+        Ok(Round {
+            clouds: self.clouds,
+            idle_memory: idle.memory(),
+            took,
+            memory: done.memory(),
+            writes: grown(Metrics::writes),
+            reconciles: grown(Metrics::reconciles),
+            requests,
+            writes_at_rest: after.writes() - before.writes(),
+            gone_after: removal.elapsed(),
+        })
+    }
+
+    /// Requests of everybody for the operator's own kinds: hardly anybody else asks for these.
+    async fn requests(&self) -> Result<f64> {
+        let metrics = fetch_metrics(self.client, "/metrics").await?;
+        Ok(metrics.sum("apiserver_request_total", "group=\"openstack.k8s.io\""))
+    }
+
+    /// Waits until all has been looked at and nothing is written any more. Returns the time of the last write.
+    async fn wait_until_still(&mut self, begun: Instant) -> Result<(Duration, Metrics)> {
+        let limit = self.limit();
+        let mut metrics = self.operator.metrics().await?;
+        let mut changed = Instant::now();
+        let mut missing = "it still writes".to_owned();
+        while begun.elapsed() < limit {
+            sleep(PAUSE).await;
+            let now = self.operator.metrics().await?;
+            if now.writes() > metrics.writes() {
+                changed = Instant::now();
+            }
+            metrics = now;
+            // The lists are long: they are asked for only when they may be right.
+            if changed.elapsed() >= STILL {
+                match self.unseen().await? {
+                    None => return Ok((changed.duration_since(begun), metrics)),
+                    Some(reason) => missing = reason,
+                }
+            }
+        }
+        bail!("after {limit:?} not everything is as it should be: {missing}")
+    }
+
+    /// The first reason why not everything has been looked at.
+    async fn unseen(&self) -> Result<Option<String>> {
+        for kind in kinds() {
+            let objects = list(self.client, kind).await?;
+            let seen = objects.iter().filter(|object| is_seen(object)).count();
+            if seen != usize::try_from(self.clouds)? {
+                return Ok(Some(format!("{seen} of {} {} are up to date", self.clouds, kind.plural)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Deletes all control planes while the operator can finish them, and then their namespaces.
+    async fn remove(&mut self) -> Result<()> {
+        let (begun, limit) = (Instant::now(), self.limit());
+        let mut namespaces: Vec<String> = our_metadata(self.client, control_plane::KIND)
+            .await?
+            .into_iter()
+            .filter_map(|cloud| cloud.metadata.namespace)
+            .collect();
+        namespaces.dedup();
+        for namespace in &namespaces {
+            let clouds = api(self.client, control_plane::KIND, Some(namespace));
+            let all = ListParams::default();
+            clouds.delete_collection(&DeleteParams::default(), &all).await.context("failed to delete")?;
+        }
+        loop {
+            let mut left = Vec::new();
+            for kind in kinds() {
+                let count = our_metadata(self.client, kind).await?.len();
+                if count > 0 {
+                    left.push(format!("{count} {}", kind.plural));
+                }
+            }
+            if left.is_empty() {
+                break;
+            }
+            ensure!(begun.elapsed() < limit, "after {limit:?} these are still there: {}", left.join(", "));
+            // An operator that has ended will never finish them.
+            self.operator.metrics().await?;
+            sleep(PAUSE).await;
+        }
+        self.remove_namespaces(begun, limit).await
+    }
+
+    async fn remove_namespaces(&self, begun: Instant, limit: Duration) -> Result<()> {
+        let namespaces = Api::<Namespace>::all(self.client.clone());
+        let ours = ListParams::default().labels(&format!("{}={}", OURS.0, OURS.1));
+        loop {
+            let list = namespaces.list(&ours).await?;
+            let left: Vec<&Namespace> =
+                list.items.iter().filter(|namespace| namespace.name_any() != LEASE_NAMESPACE).collect();
+            if left.is_empty() {
+                return Ok(());
+            }
+            ensure!(begun.elapsed() < limit, "after {limit:?} {} namespaces are still there", left.len());
+            for namespace in left.iter().filter(|namespace| namespace.metadata.deletion_timestamp.is_none()) {
+                namespaces.delete(&namespace.name_any(), &DeleteParams::default()).await?;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// How long a step may take: the cluster's own controllers make and delete a few dozen objects a second.
+    fn limit(&self) -> Duration {
+        Duration::from_mins(10) + Duration::from_secs(5) * self.clouds
+    }
+}
+
+fn namespace(index: u32) -> String {
+    format!("{PREFIX}{index}")
+}
+
+async fn create(client: &Client, index: u32) -> Result<()> {
+    // No node has it, so that pods wait for one and never run.
+    let nowhere = json!({ "nodeSelector": { "openstack.k8s.io/bench": "nowhere" } });
+    let name = format!("cloud-{index}");
+    let object: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": control_plane::KIND.api_version(),
+        "kind": control_plane::KIND.kind,
+        "metadata": { "name": name },
+        "spec": { "mariadb": nowhere, "rabbitmq": nowhere, "memcached": nowhere, "keystone": nowhere },
+    }))?;
+    let namespace = namespace(index / CLOUDS_IN_A_NAMESPACE);
+    api(client, control_plane::KIND, Some(&namespace))
+        .create(&PostParams::default(), &object)
+        .await
+        .with_context(|| format!("failed to create {namespace}/{name}"))?;
+    Ok(())
+}
+
+/// All objects of a kind that are ours, a page at a time.
+async fn list(client: &Client, kind: Kind) -> Result<Vec<DynamicObject>> {
+    let objects = api(client, kind, None);
+    let mut found = Vec::new();
+    let mut parameters = ListParams::default().limit(PAGE);
+    loop {
+        let page = objects.list(&parameters).await.with_context(|| format!("failed to list {}", kind.plural))?;
+        let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
+        found.extend(page.items.into_iter().filter(|object| is_ours(&object.metadata)));
+        match next {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// Whether the operator has looked at this generation of an object.
+fn is_seen(object: &DynamicObject) -> bool {
+    let seen = object.data["status"]["observedGeneration"].as_i64();
+    seen.is_some() && seen == object.metadata.generation
+}
+
+fn report(rounds: &[Round]) -> String {
+    let mut table = Table::new(&[
+        "control planes",
+        "up to date after",
+        "memory before",
+        "memory then",
+        "writes each",
+        "reconciles each",
+        "requests for own kinds each",
+        "writes in a minute at rest",
+        "gone after",
+    ]);
+    for round in rounds {
+        let each = |figure: f64| format!("{:.1}", figure / f64::from(round.clouds));
+        table.row(&[
+            round.clouds.to_string(),
+            seconds(round.took),
+            mebibytes(round.idle_memory),
+            mebibytes(round.memory),
+            each(round.writes),
+            each(round.reconciles),
+            each(round.requests),
+            format!("{:.0}", round.writes_at_rest),
+            seconds(round.gone_after),
+        ]);
+    }
+    table.text()
+}

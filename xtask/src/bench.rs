@@ -1,0 +1,210 @@
+//! Benchmarks: what the operator costs, measured part by part, and written down where documents show it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+
+use crate::cloud;
+use crate::cluster::{self, settings::Settings};
+use crate::command::show;
+use crate::directories::Directories;
+use crate::graph::{Graph, Weight};
+use crate::images::{Builder, RELEASE, origin::Origin};
+use crate::process;
+use crate::progress::{self, Progress};
+
+/// The document that shows the figures, each part between marks of its own.
+const DOCUMENT: &str = "docs/performance.md";
+/// The program that measures. Figures of a build without optimization mean nothing.
+const PROGRAM: [&str; 4] = ["--release", "--locked", "--package", "openstack-operator-bench"];
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Measure one part alone.
+    #[arg(long, value_name = "PART")]
+    only: Option<Part>,
+    /// How many control planes the fleet has, one measurement for each number.
+    #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000", value_name = "NUMBERS",
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    clouds: Vec<u32>,
+    /// How often a cloud is made in each way.
+    #[arg(long, default_value_t = 3, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=100))]
+    repetitions: u32,
+    /// For how long the operator is watched at rest.
+    #[arg(long, default_value_t = 10, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..=1440))]
+    rest_minutes: u64,
+    /// The control plane to measure with [default: the project's samples/minimal.yaml].
+    #[arg(long, value_name = "FILE")]
+    sample: Option<PathBuf>,
+    /// Write the figures into docs/performance.md too.
+    #[arg(long)]
+    write: bool,
+}
+
+/// What is measured, cheapest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Planning and lowering a whole cloud. Needs no cluster.
+    Plan,
+    /// Size of the definitions of the kinds. Needs no cluster.
+    Crd,
+    /// One cloud, made by the operator and by hand, and the operator at rest.
+    Cloud,
+    /// Many control planes whose pods never run.
+    Fleet,
+}
+
+impl Part {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plan => "plan",
+            Self::Crd => "crd",
+            Self::Cloud => "cloud",
+            Self::Fleet => "fleet",
+        }
+    }
+
+    fn needs_cluster(self) -> bool {
+        matches!(self, Self::Cloud | Self::Fleet)
+    }
+}
+
+pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<()> {
+    let all = Part::value_variants().iter().copied();
+    let parts: Vec<Part> = all.filter(|part| arguments.only.is_none_or(|only| only == *part)).collect();
+    let sample = sample(directories, arguments.sample.as_deref(), &parts)?;
+    let document = directories.checkout.join(DOCUMENT);
+    if arguments.write {
+        // Hours of measuring must not end with a document that has no place for the figures.
+        let text = read(&document)?;
+        for part in &parts {
+            placed(&text, part.name(), "")?;
+        }
+    }
+    let builder = Builder::new(directories);
+    let settings = prepare(directories, &builder, &parts)?;
+    for part in parts {
+        let mut command = measuring(directories);
+        command.arg(part.name());
+        if let Some(settings) = settings.as_ref().filter(|_| part.needs_cluster()) {
+            let origin = Origin::local(&builder, settings);
+            command.env("KUBECONFIG", cluster::kubeconfig(directories));
+            command.arg("--operator").arg(builder.program("operator")?);
+            command.args(["--images-registry", &origin.prefix(), "--images-tag", RELEASE]);
+            if part == Part::Cloud {
+                command.args(["--operator-image", &origin.reference("operator")?]);
+                command.arg("--sample").arg(&sample);
+                command.args(["--repetitions", &arguments.repetitions.to_string()]);
+                command.args(["--rest-minutes", &arguments.rest_minutes.to_string()]);
+            } else {
+                let clouds: Vec<String> = arguments.clouds.iter().map(ToString::to_string).collect();
+                command.args(["--clouds", &clouds.join(",")]);
+                command.arg("--log").arg(directories.logs().join("bench-operator.log"));
+            }
+        }
+        let figures = measure(&mut command)?;
+        progress::print(&format!("## {}\n\n{}\n", part.name(), figures.trim()));
+        if arguments.write {
+            // Read anew for each part: a person may edit the document while the figures come in.
+            let text = placed(&read(&document)?, part.name(), figures.trim())?;
+            fs::write(&document, text).with_context(|| format!("failed to write {}", document.display()))?;
+        }
+    }
+    Ok(())
+}
+
+fn sample(directories: &Directories, given: Option<&Path>, parts: &[Part]) -> Result<PathBuf> {
+    let path = given.map_or_else(|| directories.checkout.join("samples/minimal.yaml"), Path::to_owned);
+    let path = std::path::absolute(path)?;
+    if parts.contains(&Part::Cloud) && !path.is_file() {
+        bail!("{} is no file: pass the manifest of a control plane with --sample FILE", path.display());
+    }
+    Ok(path)
+}
+
+/// Builds what measures and, where a part needs it, brings up the cluster with the images of a cloud.
+fn prepare(directories: &Directories, builder: &Builder, parts: &[Part]) -> Result<Option<Settings>> {
+    let _lock = directories.lock()?;
+    process::end_leftovers(directories)?;
+    let settings = if parts.iter().any(|part| part.needs_cluster()) {
+        let up = cluster::Up::at_least(directories, 1)?;
+        Some(cluster::prepare(directories, &up)?)
+    } else {
+        None
+    };
+    let mut graph = Graph::default();
+    if let Some(settings) = &settings {
+        cluster::add_steps(&mut graph, directories, settings, builder)?;
+        builder.add_steps(&mut graph, &cloud::IMAGES)?;
+    }
+    graph.add("build benchmarks", Weight::Heavy, &[], |log| {
+        log.run(cargo(directories).arg("build").args(PROGRAM)).map(|()| String::new())
+    });
+    graph.run(directories, &Progress::new())?;
+    Ok(settings)
+}
+
+fn cargo(directories: &Directories) -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(&directories.checkout).env("CARGO_TERM_COLOR", "never");
+    command
+}
+
+/// The program that measures, which is built already.
+fn measuring(directories: &Directories) -> Command {
+    let mut command = cargo(directories);
+    command.args(["run", "--quiet"]).args(PROGRAM).arg("--");
+    command
+}
+
+/// Runs a measurement; what it has to say on its way goes to the person, its figures come back.
+fn measure(command: &mut Command) -> Result<String> {
+    let shown = show(command);
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let output = output.with_context(|| format!("failed to start {shown}"))?;
+    if !output.status.success() {
+        bail!("{shown}: {}", output.status);
+    }
+    String::from_utf8(output.stdout).context("the figures are no text")
+}
+
+fn read(document: &Path) -> Result<String> {
+    fs::read_to_string(document).with_context(|| format!("failed to read {}", document.display()))
+}
+
+/// The document with other figures of a part.
+fn placed(document: &str, part: &str, figures: &str) -> Result<String> {
+    let (begin, end) = (format!("<!-- {part} begins -->"), format!("<!-- {part} ends -->"));
+    let split = document.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?)));
+    let Some((before, (_, after))) = split else {
+        bail!("{DOCUMENT} has no place for {part}: put {begin} and {end} where its figures belong");
+    };
+    Ok(format!("{before}{begin}\n{figures}\n{end}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_replace_those_of_the_same_part() -> Result<()> {
+        let before = "a\n<!-- plan begins -->\nold\n<!-- plan ends -->\n<!-- crd begins -->\n<!-- crd ends -->\n";
+        let after = placed(before, "plan", "new")?;
+        assert_eq!(after, before.replace("old", "new"));
+        assert!(placed(before, "fleet", "").is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn the_document_has_a_place_for_every_part() -> Result<()> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let text = read(&root.join(DOCUMENT))?;
+        for part in Part::value_variants() {
+            placed(&text, part.name(), "")?;
+        }
+        Ok(())
+    }
+}
