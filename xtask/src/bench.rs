@@ -127,24 +127,23 @@ fn sample(directories: &Directories, given: Option<&Path>, parts: &[Part]) -> Re
 
 /// Builds what measures and, where a part needs it, brings up the cluster with the images of a cloud.
 fn prepare(directories: &Directories, builder: &Builder, parts: &[Part]) -> Result<Option<Settings>> {
+    if !parts.iter().any(|part| part.needs_cluster()) {
+        // Nothing of the cluster is touched: no lock is needed, and cargo builds on the way to running. A step
+        // without the lock would be taken for a leftover and ended by the next run that holds it.
+        progress::say("building the benchmarks, if they changed");
+        return Ok(None);
+    }
     let _lock = directories.lock()?;
     process::end_leftovers(directories)?;
-    let settings = if parts.iter().any(|part| part.needs_cluster()) {
-        let up = cluster::Up::at_least(directories, 1)?;
-        Some(cluster::prepare(directories, &up)?)
-    } else {
-        None
-    };
+    let settings = cluster::prepare(directories, &cluster::Up::at_least(directories, 1)?)?;
     let mut graph = Graph::default();
-    if let Some(settings) = &settings {
-        cluster::add_steps(&mut graph, directories, settings, builder)?;
-        builder.add_steps(&mut graph, &cloud::IMAGES)?;
-    }
+    cluster::add_steps(&mut graph, directories, &settings, builder)?;
+    builder.add_steps(&mut graph, &cloud::IMAGES)?;
     graph.add("build benchmarks", Weight::Heavy, &[], |log| {
         log.run(cargo(directories).arg("build").args(PROGRAM)).map(|()| String::new())
     });
     graph.run(directories, &Progress::new())?;
-    Ok(settings)
+    Ok(Some(settings))
 }
 
 fn cargo(directories: &Directories) -> Command {
@@ -191,7 +190,8 @@ mod tests {
 
     #[test]
     fn figures_replace_those_of_the_same_part() -> Result<()> {
-        let before = "a\n<!-- plan begins -->\nold\n<!-- plan ends -->\n<!-- crd begins -->\n<!-- crd ends -->\n";
+        let before =
+            "a\n<!-- plan begins -->\nold\n<!-- plan ends -->\n<!-- crd begins -->\n<!-- crd ends -->\n";
         let after = placed(before, "plan", "new")?;
         assert_eq!(after, before.replace("old", "new"));
         assert!(placed(before, "fleet", "").is_err());

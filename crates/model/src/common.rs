@@ -95,6 +95,7 @@ pub struct Toleration {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<TaintEffect>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 2_147_483_647))]
     pub toleration_seconds: Option<i64>,
 }
 

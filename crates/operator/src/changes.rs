@@ -6,7 +6,7 @@ use openstack_operator_engine::engine::Key;
 use openstack_operator_model::kind::{CONFIG_MAP, DEPLOYMENT, JOB, SECRET, STATEFUL_SET};
 use openstack_operator_model::lower::TASK_ANNOTATION;
 use openstack_operator_model::name;
-use openstack_operator_model::plan::{Task, VariableValue};
+use openstack_operator_model::plan::{SecretContent, Task, VariableValue};
 use openstack_operator_services::kinds;
 use serde_json::{Map, Value, json};
 
@@ -115,8 +115,7 @@ impl Comparison<'_> {
         };
         let is_ring = self.plan_of(&wanted.owner).is_some_and(|planned| {
             planned.plan.secrets.iter().any(|secret| {
-                secret.name == wanted.key.name
-                    && matches!(secret.content, openstack_operator_model::plan::SecretContent::KeyRing(_))
+                secret.name == wanted.key.name && matches!(secret.content, SecretContent::KeyRing(_))
             })
         });
         if is_ring {

@@ -129,9 +129,16 @@ fn harmonize(before: &Value, after: &mut Value) {
                 }
             }
         }
-        (Value::Array(before), Value::Array(after)) if before.len() == after.len() => {
-            before.iter().zip(after).for_each(|(before, after)| harmonize(before, after));
-        }
+        (Value::Array(before), Value::Array(after)) => match keys_of(before, after, None) {
+            Some(keys) => {
+                for value in after {
+                    if let Some(before) = before.iter().find(|before| same(&keys, before, value)) {
+                        harmonize(before, value);
+                    }
+                }
+            }
+            None => before.iter().zip(after).for_each(|(before, after)| harmonize(before, after)),
+        },
         _ => {}
     }
 }

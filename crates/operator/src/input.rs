@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use kube::core::DynamicObject;
+use kube::core::{DynamicObject, ObjectMeta};
 use openstack_operator_engine::engine::Key;
 use openstack_operator_model::kind::{GROUP, Kind};
 use openstack_operator_model::service::{AnyService, Invalid};
@@ -178,7 +178,9 @@ fn document(origin: &Origin, value: Value, namespace: &Namespace) -> Result<Kept
     if name.is_empty() {
         return Err(one("metadata.name", "is required".to_owned()));
     }
-    let found: Vec<Problem> = schema::check(&schema::of(service), &value).into_iter().map(problem).collect();
+    let mut found: Vec<Problem> =
+        schema::check(&schema::of(service), &value).into_iter().map(problem).collect();
+    found.extend(unknown_metadata(&value).map(problem));
     if !found.is_empty() {
         return Err(found);
     }
@@ -189,6 +191,17 @@ fn document(origin: &Origin, value: Value, namespace: &Namespace) -> Result<Kept
     object.metadata.namespace = Some(chosen.clone());
     let key = Key { kind: service.kind(), namespace: chosen, name };
     Ok(Kept::Ours(Box::new(Document { origin: origin.clone(), key, object })))
+}
+
+/// A field of the metadata that no object has: reading it as metadata loses it.
+fn unknown_metadata(value: &Value) -> Option<Invalid> {
+    let written = value.get("metadata")?;
+    let known: ObjectMeta = serde_json::from_value(written.clone()).ok()?;
+    let known = serde_json::to_value(known).ok()?;
+    let is_lost =
+        |(field, value): &(&String, &Value)| !value.is_null() && known.get(field.as_str()).is_none();
+    let (field, _) = written.as_object()?.iter().find(is_lost)?;
+    Some(Invalid::new(format!("metadata.{field}"), "there is no such field"))
 }
 
 fn service(version: &str, kind: &str) -> Result<&'static dyn AnyService, Invalid> {
@@ -240,6 +253,13 @@ mod tests {
             refused(value),
             "cloud.yaml, document 2 (Memcached m): spec.replicas: must be at most 9, and 12 is not"
         );
+    }
+
+    #[test]
+    fn metadata_has_no_other_fields_than_kubernetes_knows() {
+        let value = json!({ "apiVersion": "openstack.k8s.io/v1alpha1", "kind": "Memcached",
+                            "metadata": { "name": "m", "lables": { "a": "b" }, "creationTimestamp": null }, "spec": {} });
+        assert!(refused(value).ends_with(": metadata.lables: there is no such field"));
     }
 
     #[test]

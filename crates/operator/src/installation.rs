@@ -165,7 +165,7 @@ impl Installation {
     }
 
     fn labels(&self) -> Value {
-        json!({ "app.kubernetes.io/name": self.name })
+        json!({ "app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": self.name })
     }
 
     fn metadata(&self) -> Value {

@@ -71,10 +71,10 @@ mod tests {
 
     #[test]
     fn what_an_object_is_comes_first() {
-        let value = json!({ "data": { "a": 1 }, "kind": "K", "apiVersion": "v1", "metadata": { "labels": {}, "name": "n" } });
+        let value = json!({ "data": { "a": 1 }, "kind": "K", "apiVersion": "v1", "metadata": { "labels": {}, "name": "x" } });
         assert_eq!(
             yaml(&value),
-            "apiVersion: v1\nkind: K\nmetadata:\n  name: n\n  labels: {}\ndata:\n  a: 1\n"
+            "apiVersion: v1\nkind: K\nmetadata:\n  name: x\n  labels: {}\ndata:\n  a: 1\n"
         );
     }
 

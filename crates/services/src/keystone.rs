@@ -196,7 +196,10 @@ fn files(context: &Context<'_, Keystone>, public: &str) -> Result<BTreeMap<Strin
     let mut files = BTreeMap::new();
     if !template.exposure.policy.is_empty() {
         document = document.set("oslo_policy", "policy_file", "policy.yaml");
-        let rules = template.exposure.policy.iter().map(|(rule, check)| format!("{rule:?}: {check:?}\n"));
+        // As JSON, which is YAML whatever a rule holds.
+        let text = |text: &String| serde_json::Value::String(text.clone());
+        let rules =
+            template.exposure.policy.iter().map(|(rule, check)| format!("{}: {}\n", text(rule), text(check)));
         files.insert("policy.yaml".to_owned(), rules.collect());
     }
     let document = document.merge(template.common.extra_config.get(CONFIGURATION));

@@ -132,9 +132,8 @@ impl Work<'_> {
             let live = serde_json::to_value(object).unwrap_or(Value::Null);
             assess(*kind, name, &live)
         };
-        let ended = |object: &DynamicObject| {
-            matches!(progress(object), Progress::Done | Progress::Failed { .. })
-        };
+        let ended =
+            |object: &DynamicObject| matches!(progress(object), Progress::Done | Progress::Failed { .. });
         let objects = api(&self.sandbox.client, *kind, Some(&self.sandbox.namespace));
         let object = await_condition(&objects, name, "to be done", PART_START, ended).await?;
         match progress(&object) {
@@ -163,7 +162,10 @@ impl Work<'_> {
         let made = self.sandbox.shell(&format!("{}-0", provider.name), container, &script).await;
         made.map(drop).map_err(|error| {
             // The error quotes the script.
-            anyhow::anyhow!("failed to make database {database}: {}", format!("{error:#}").replace(password, "..."))
+            anyhow::anyhow!(
+                "failed to make database {database}: {}",
+                format!("{error:#}").replace(password, "...")
+            )
         })
     }
 }

@@ -7,24 +7,25 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use k8s_openapi::api::apps::v1::DaemonSet;
-use kube::Client;
-use kube::api::{DeleteParams, DynamicObject};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::{Client, ResourceExt};
 use openstack_operator_model::assess;
+use openstack_operator_model::service::Site;
 use openstack_operator_services::control_plane;
+use openstack_operator_smoke::notice;
 use openstack_operator_smoke::wait::{POD_START, await_condition, await_deletion, eventually};
-use openstack_operator_smoke::{Sandbox, notice};
 use serde_json::{Value, json};
 
+use crate::OperatorArguments;
 use crate::bare::{self, Order};
-use crate::cluster::{api, connect, make_namespace, our_metadata, refuse_company, remove_namespace};
+use crate::cluster::{
+    PREFIX, api, connect, make_namespace, our_namespaces, refuse_company, remove_namespace,
+};
 use crate::installed::{self, Installed};
 use crate::metrics::Metrics;
-use crate::planned::{Planned, plan_cloud};
+use crate::planned::plan_cloud;
 use crate::table::{Table, mebibytes, median, seconds};
-use crate::OperatorArguments;
 
-/// Every run has its namespace to itself, and they differ in name only.
-const NAMESPACE: &str = "bench-cloud";
 const IMAGES: &str = "bench-images";
 const CLOUD_START: Duration = Duration::from_mins(15);
 const CLOUD_END: Duration = Duration::from_mins(15);
@@ -69,11 +70,10 @@ pub(crate) async fn measure(arguments: &Arguments) -> Result<String> {
     refuse_company(&client, installed::NAME).await?;
     let text = std::fs::read_to_string(&arguments.sample)
         .with_context(|| format!("failed to read {}", arguments.sample.display()))?;
-    let mut sample: DynamicObject = serde_saphyr::from_str(&text).context("the sample is no object")?;
-    sample.metadata.namespace = Some(NAMESPACE.to_owned());
-    let cloud = plan_cloud(sample.clone(), &arguments.operator.site())?;
+    let sample: Value = serde_saphyr::from_str(&text).context("the sample is no YAML")?;
+    let sample: DynamicObject = serde_json::from_value(sample).context("the sample is no object")?;
     let installed = Installed::install(&client, &arguments.operator, &arguments.operator_image).await?;
-    let run = Run { client, installed, sample, cloud };
+    let run = Run { client, installed, sample, site: arguments.operator.site() };
     let outcome = run.measure(arguments).await;
     // As `up` leaves it, also where something went wrong.
     let restored = run.installed.scale(1).await;
@@ -86,47 +86,51 @@ struct Run {
     client: Client,
     installed: Installed,
     sample: DynamicObject,
-    cloud: Vec<Planned>,
+    site: Site,
 }
 
 impl Run {
     async fn measure(&self, arguments: &Arguments) -> Result<(Times, Rest)> {
-        // Of a run that failed.
-        self.remove_cloud().await?;
+        self.remove_leftovers().await?;
         self.pull_images().await?;
         let mut times = Times::default();
         let mut rest = None;
         for repetition in 1..=arguments.repetitions {
+            // Names that were in use a moment ago may still be known to the cluster's DNS, so each run has its own.
+            let namespace = format!("{PREFIX}operator-{repetition}");
             self.installed.scale(1).await?;
-            let took = self.by_operator().await?;
+            let took = self.by_operator(&namespace).await?;
             notice(&format!("{repetition}: the operator took {}", seconds(took)));
             times.operator.push(took);
             if rest.is_none() {
                 rest = Some(self.rest(Duration::from_secs(arguments.rest_minutes * 60)).await?);
             }
-            self.remove_cloud().await?;
+            self.remove_cloud(&namespace).await?;
             // Without the operator really means without it.
             self.installed.scale(0).await?;
-            for (order, list) in [
-                (Order::OneByOne, &mut times.one_by_one),
-                (Order::SideBySide, &mut times.side_by_side),
-            ] {
-                let sandbox = make_namespace(&self.client, NAMESPACE).await?;
-                let took = bare::run(&sandbox, &self.cloud, order).await?;
-                notice(&format!("{repetition}: by hand, {order:?}, it took {}", seconds(took)));
-                list.push(took);
-                remove_namespace(&self.client, NAMESPACE).await?;
-            }
+            let took = self.by_hand(&format!("{PREFIX}one-by-one-{repetition}"), Order::OneByOne).await?;
+            notice(&format!("{repetition}: one after the other it took {}", seconds(took)));
+            times.one_by_one.push(took);
+            let took = self.by_hand(&format!("{PREFIX}side-by-side-{repetition}"), Order::SideBySide).await?;
+            notice(&format!("{repetition}: side by side it took {}", seconds(took)));
+            times.side_by_side.push(took);
         }
         Ok((times, rest.context("nothing was measured")?))
     }
 
+    fn sample(&self, namespace: &str) -> DynamicObject {
+        let mut sample = self.sample.clone();
+        sample.metadata.namespace = Some(namespace.to_owned());
+        sample
+    }
+
     /// Every node gets every image, so that no way of making a cloud pays for pulling them.
     async fn pull_images(&self) -> Result<()> {
-        let pods = self.cloud.iter().flat_map(|part| &part.plan.workloads).map(|workload| &workload.pod);
+        let cloud = plan_cloud(self.sample(IMAGES), &self.site)?;
+        let pods = cloud.iter().flat_map(|part| &part.plan.workloads).map(|workload| &workload.pod);
         let images: BTreeSet<&str> = pods
             .flat_map(|pod| pod.setup.iter().chain(&pod.containers))
-            .chain(self.cloud.iter().flat_map(|part| &part.plan.tasks).map(|task| &task.container))
+            .chain(cloud.iter().flat_map(|part| &part.plan.tasks).map(|task| &task.container))
             .map(|container| container.image.as_str())
             .collect();
         let containers: Vec<Value> = images
@@ -159,15 +163,27 @@ impl Run {
         remove_namespace(&self.client, IMAGES).await
     }
 
-    async fn by_operator(&self) -> Result<Duration> {
-        let Sandbox { client, .. } = make_namespace(&self.client, NAMESPACE).await?;
-        let document = serde_json::to_value(&self.sample)?;
-        let name = self.sample.metadata.name.as_deref().context("the sample has no name")?;
-        let clouds = api(&client, control_plane::KIND, Some(NAMESPACE));
+    async fn by_operator(&self, namespace: &str) -> Result<Duration> {
+        make_namespace(&self.client, namespace).await?;
+        let sample = self.sample(namespace);
+        let name = sample.metadata.name.as_deref().context("the sample has no name")?;
+        let clouds = api(&self.client, control_plane::KIND, Some(namespace));
+        let parameters = PatchParams::apply(installed::MANAGER).force();
         let begun = Instant::now();
-        installed::apply(&client, &document).await?;
+        clouds
+            .patch(name, &parameters, &Patch::Apply(&sample))
+            .await
+            .context("failed to apply the sample")?;
         await_condition(&clouds, name, "to be Ready", CLOUD_START, is_ready).await?;
         Ok(begun.elapsed())
+    }
+
+    async fn by_hand(&self, namespace: &str, order: Order) -> Result<Duration> {
+        let cloud = plan_cloud(self.sample(namespace), &self.site)?;
+        let sandbox = make_namespace(&self.client, namespace).await?;
+        let took = bare::run(&sandbox, &cloud, order).await?;
+        remove_namespace(&self.client, namespace).await?;
+        Ok(took)
     }
 
     /// Counts what the operator does while nothing happens.
@@ -190,16 +206,23 @@ impl Run {
         Ok(Rest { memory: after.memory(), writes: grown(Metrics::writes), reconciles })
     }
 
-    /// Deletes the control plane while the operator can still finish it, then everything else.
-    async fn remove_cloud(&self) -> Result<()> {
-        let clouds = api(&self.client, control_plane::KIND, Some(NAMESPACE));
-        let here = our_metadata(&self.client, control_plane::KIND).await?;
-        for found in here.iter().filter(|found| found.metadata.namespace.as_deref() == Some(NAMESPACE)) {
-            let name = found.metadata.name.as_deref().unwrap_or_default();
-            clouds.delete(name, &DeleteParams::default()).await.context("failed to delete the cloud")?;
-            await_deletion(&clouds, name, found.metadata.uid.as_deref(), CLOUD_END).await?;
+    /// Removes what a run that failed left behind.
+    async fn remove_leftovers(&self) -> Result<()> {
+        for namespace in our_namespaces(&self.client).await? {
+            self.remove_cloud(&namespace.name_any()).await?;
         }
-        remove_namespace(&self.client, NAMESPACE).await
+        Ok(())
+    }
+
+    /// Deletes control planes while the operator can still finish them, then everything else.
+    async fn remove_cloud(&self, namespace: &str) -> Result<()> {
+        let clouds = api(&self.client, control_plane::KIND, Some(namespace));
+        for found in clouds.list_metadata(&ListParams::default()).await?.items {
+            let name = found.name_any();
+            clouds.delete(&name, &DeleteParams::default()).await.context("failed to delete the cloud")?;
+            await_deletion(&clouds, &name, found.metadata.uid.as_deref(), CLOUD_END).await?;
+        }
+        remove_namespace(&self.client, namespace).await
     }
 }
 

@@ -21,7 +21,7 @@ use rustls::crypto::ring;
 use crate::metrics::Metrics;
 
 /// Marks every namespace of the benchmark. What is left of a run that failed is found by it.
-pub(crate) const OURS: (&str, &str) = ("app.kubernetes.io/managed-by", "openstack-operator-bench");
+const OURS: (&str, &str) = ("app.kubernetes.io/managed-by", "openstack-operator-bench");
 /// How every namespace of the benchmark is called.
 pub(crate) const PREFIX: &str = "bench-";
 /// The name of the Lease that an operator holds.
@@ -102,6 +102,13 @@ fn is_held(lease: &Lease, now: Timestamp) -> bool {
     };
     let held = spec.holder_identity.as_deref().is_some_and(|holder| !holder.is_empty());
     held && now.as_second() < renewed.0.as_second() + i64::from(duration)
+}
+
+/// The benchmark's own namespaces.
+pub(crate) async fn our_namespaces(client: &Client) -> Result<Vec<Namespace>> {
+    let ours = ListParams::default().labels(&format!("{}={}", OURS.0, OURS.1));
+    let list = Api::<Namespace>::all(client.clone()).list(&ours).await;
+    Ok(list.context("failed to list the namespaces")?.items)
 }
 
 /// Makes a namespace anew.

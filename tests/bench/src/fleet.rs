@@ -9,7 +9,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::{Client, ResourceExt};
-use openstack_operator_model::kind::Kind;
+use openstack_operator_model::kind::{Kind, STATEFUL_SET};
 use openstack_operator_services::{control_plane, kinds};
 use openstack_operator_smoke::notice;
 use serde_json::json;
@@ -17,8 +17,8 @@ use tokio::time::sleep;
 
 use crate::OperatorArguments;
 use crate::cluster::{
-    OURS, PREFIX, api, connect, fetch_metrics, is_ours, make_namespace, our_metadata, refuse_company,
-    remove_namespace,
+    PREFIX, api, connect, fetch_metrics, is_ours, make_namespace, our_metadata, our_namespaces,
+    refuse_company, remove_namespace,
 };
 use crate::installed::{self, Installed, install_definitions};
 use crate::metrics::Metrics;
@@ -34,6 +34,8 @@ const PAGE: u32 = 500;
 /// For so long nothing may be written before all counts as done.
 const STILL: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(500);
+/// The lists are long while there is much to remove.
+const PAUSE_IN_REMOVAL: Duration = Duration::from_secs(2);
 const REST: Duration = Duration::from_mins(1);
 
 #[derive(Args)]
@@ -150,6 +152,7 @@ impl Fleet<'_> {
         let limit = self.limit();
         let mut metrics = self.operator.metrics().await?;
         let mut changed = Instant::now();
+        let mut looked = begun;
         let mut missing = "it still writes".to_owned();
         while begun.elapsed() < limit {
             sleep(PAUSE).await;
@@ -159,7 +162,8 @@ impl Fleet<'_> {
             }
             metrics = now;
             // The lists are long: they are asked for only when they may be right.
-            if changed.elapsed() >= STILL {
+            if changed.elapsed() >= STILL && looked.elapsed() >= STILL {
+                looked = Instant::now();
                 match self.unseen().await? {
                     None => return Ok((changed.duration_since(begun), metrics)),
                     Some(reason) => missing = reason,
@@ -178,7 +182,12 @@ impl Fleet<'_> {
                 return Ok(Some(format!("{seen} of {} {} are up to date", self.clouds, kind.plural)));
             }
         }
-        Ok(None)
+        // A pod that comes later is news for the operator, and would be taken for unrest.
+        let sets = list(self.client, STATEFUL_SET).await?;
+        let behind =
+            sets.iter().filter(|set| set.data["status"]["updatedReplicas"] != set.data["spec"]["replicas"]);
+        let behind = behind.count();
+        Ok((behind > 0).then(|| format!("{behind} of {} StatefulSets have not made their pods", sets.len())))
     }
 
     /// Deletes all control planes while the operator can finish them, and then their namespaces.
@@ -189,46 +198,47 @@ impl Fleet<'_> {
             .into_iter()
             .filter_map(|cloud| cloud.metadata.namespace)
             .collect();
+        namespaces.sort();
         namespaces.dedup();
         for namespace in &namespaces {
             let clouds = api(self.client, control_plane::KIND, Some(namespace));
             let all = ListParams::default();
             clouds.delete_collection(&DeleteParams::default(), &all).await.context("failed to delete")?;
         }
-        loop {
-            let mut left = Vec::new();
-            for kind in kinds() {
-                let count = our_metadata(self.client, kind).await?.len();
-                if count > 0 {
-                    left.push(format!("{count} {}", kind.plural));
-                }
-            }
-            if left.is_empty() {
-                break;
-            }
-            ensure!(begun.elapsed() < limit, "after {limit:?} these are still there: {}", left.join(", "));
+        while let Some(left) = self.left().await? {
+            ensure!(begun.elapsed() < limit, "after {limit:?} there are still {left}");
             // An operator that has ended will never finish them.
             self.operator.metrics().await?;
-            sleep(PAUSE).await;
+            sleep(PAUSE_IN_REMOVAL).await;
         }
         self.remove_namespaces(begun, limit).await
     }
 
+    /// What of the first kind that is still there.
+    async fn left(&self) -> Result<Option<String>> {
+        for kind in kinds() {
+            let count = our_metadata(self.client, kind).await?.len();
+            if count > 0 {
+                return Ok(Some(format!("{count} {}", kind.plural)));
+            }
+        }
+        Ok(None)
+    }
+
     async fn remove_namespaces(&self, begun: Instant, limit: Duration) -> Result<()> {
         let namespaces = Api::<Namespace>::all(self.client.clone());
-        let ours = ListParams::default().labels(&format!("{}={}", OURS.0, OURS.1));
         loop {
-            let list = namespaces.list(&ours).await?;
-            let left: Vec<&Namespace> =
-                list.items.iter().filter(|namespace| namespace.name_any() != LEASE_NAMESPACE).collect();
+            let mut left = our_namespaces(self.client).await?;
+            left.retain(|namespace| namespace.name_any() != LEASE_NAMESPACE);
             if left.is_empty() {
                 return Ok(());
             }
             ensure!(begun.elapsed() < limit, "after {limit:?} {} namespaces are still there", left.len());
             for namespace in left.iter().filter(|namespace| namespace.metadata.deletion_timestamp.is_none()) {
-                namespaces.delete(&namespace.name_any(), &DeleteParams::default()).await?;
+                let deleted = namespaces.delete(&namespace.name_any(), &DeleteParams::default()).await;
+                deleted.with_context(|| format!("failed to delete namespace {}", namespace.name_any()))?;
             }
-            sleep(PAUSE).await;
+            sleep(PAUSE_IN_REMOVAL).await;
         }
     }
 
@@ -266,7 +276,8 @@ async fn list(client: &Client, kind: Kind) -> Result<Vec<DynamicObject>> {
     let mut found = Vec::new();
     let mut parameters = ListParams::default().limit(PAGE);
     loop {
-        let page = objects.list(&parameters).await.with_context(|| format!("failed to list {}", kind.plural))?;
+        let page =
+            objects.list(&parameters).await.with_context(|| format!("failed to list {}", kind.plural))?;
         let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
         found.extend(page.items.into_iter().filter(|object| is_ours(&object.metadata)));
         match next {

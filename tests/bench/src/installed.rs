@@ -10,18 +10,22 @@ use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::discovery::{Scope, pinned_kind};
 use kube::runtime::wait::{Condition, conditions};
 use kube::{Client, ResourceExt, core::GroupVersionKind};
+use openstack_operator_model::assess::assess;
+use openstack_operator_model::condition::Progress;
+use openstack_operator_model::kind::DEPLOYMENT;
 use openstack_operator_services::ALL;
 use openstack_operator_smoke::wait::{POD_START, await_condition, eventually};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::OperatorArguments;
-use crate::cluster::fetch_metrics;
+use crate::cluster::{api, fetch_metrics};
 use crate::metrics::Metrics;
 
 /// The namespace, the Deployment and the label of the operator.
 pub(crate) const NAME: &str = "openstack-operator";
-const MANAGER: &str = "openstack-operator-bench";
+/// The name under which the benchmark applies.
+pub(crate) const MANAGER: &str = "openstack-operator-bench";
 const DEFINITION_START: Duration = Duration::from_mins(1);
 /// A Lease that was not given back runs out in a quarter of a minute.
 const ELECTION: Duration = Duration::from_mins(2);
@@ -46,8 +50,9 @@ impl Installed {
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "the operator does not print its manifests: {errors}");
         let text = String::from_utf8(output.stdout).context("the manifests are no text")?;
-        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).context("the manifests are no YAML")?;
-        // Pods, and so the operator, come when the kinds are there.
+        let documents: Vec<Value> =
+            serde_saphyr::from_multiple(&text).context("the manifests are no YAML")?;
+        // The operator watches the kinds from its first moment on.
         install_definitions(client).await?;
         for document in &documents {
             apply(client, document).await?;
@@ -77,10 +82,11 @@ impl Installed {
     }
 
     async fn wait_until_leading(&self) -> Result<()> {
-        let deployments = Api::<Deployment>::namespaced(self.client.clone(), NAME);
-        let complete = |deployment: &Deployment| {
-            conditions::is_deployment_completed().matches_object(Some(deployment))
+        let complete = |deployment: &DynamicObject| {
+            let live = serde_json::to_value(deployment).unwrap_or(Value::Null);
+            assess(DEPLOYMENT, NAME, &live) == Progress::Done
         };
+        let deployments = api(&self.client, DEPLOYMENT, Some(NAME));
         await_condition(&deployments, NAME, "to be complete", POD_START, complete).await?;
         eventually("the operator to lead", ELECTION, async || self.metrics().await.map(drop)).await
     }
@@ -114,15 +120,16 @@ pub(crate) async fn install_definitions(client: &Client) -> Result<()> {
             .patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&definition))
             .await
             .with_context(|| format!("failed to apply the definition {name}"))?;
-        let established =
-            |definition: &CustomResourceDefinition| conditions::is_crd_established().matches_object(Some(definition));
+        let established = |definition: &CustomResourceDefinition| {
+            conditions::is_crd_established().matches_object(Some(definition))
+        };
         await_condition(&definitions, &name, "to be established", DEFINITION_START, established).await?;
     }
     Ok(())
 }
 
 /// Applies any object.
-pub(crate) async fn apply(client: &Client, document: &Value) -> Result<()> {
+async fn apply(client: &Client, document: &Value) -> Result<()> {
     let object: DynamicObject = serde_json::from_value(document.clone())?;
     let types = object.types.clone().context("a document without a kind")?;
     let name = object.metadata.name.clone().context("a document without a name")?;

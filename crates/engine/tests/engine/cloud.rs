@@ -132,14 +132,9 @@ async fn the_phase_is_that_of_the_first_service_that_is_not_ready() {
     assert!(is_ready(&world, keystone::KIND, "cloud-keystone"), "each begins when what it needs is there");
     world.cluster.hold(DEPLOYMENT, "cloud-keystone");
     world.cluster.release(STATEFUL_SET, "cloud-rabbitmq");
-    world.edit_object(
-        DEPLOYMENT,
-        NAMESPACE,
-        "cloud-keystone",
-        |deployment| {
-            deployment["status"] = json!({});
-        },
-    );
+    world.edit_object(DEPLOYMENT, NAMESPACE, "cloud-keystone", |deployment| {
+        deployment["status"] = json!({});
+    });
     converge(&world, &engine).await;
     assert_eq!(get(&world, control_plane::KIND, "cloud")["status"]["phase"], "Identity");
 }

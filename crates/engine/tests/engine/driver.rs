@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 
 use crate::sample;
 
-pub const NAMESPACE: &str = "openstack";
+pub(crate) const NAMESPACE: &str = "openstack";
 /// A cloud is at rest within this many rounds, or never.
 const MOST_ROUNDS: usize = 60;
 
@@ -24,19 +24,19 @@ static SERVICES: LazyLock<Vec<&'static dyn AnyService>> = LazyLock::new(|| {
     services::ALL.iter().copied().chain(extra).collect()
 });
 
-pub fn world() -> World {
+pub(crate) fn world() -> World {
     World::new(&SERVICES.iter().map(|service| service.kind()).collect::<Vec<_>>())
 }
 
 /// An operator that has just started.
-pub fn engine(world: &World) -> Engine {
+pub(crate) fn engine(world: &World) -> Engine {
     let images = ImageDefaults { family: Family::Kolla, registry: None, tag: None };
     let site = Site { images, cluster_domain: "cluster.local".to_owned() };
     Engine::new(&SERVICES, site, world.ports())
 }
 
 /// An object of one of the operator's kinds, as a user writes it.
-pub fn object(kind: Kind, name: &str, spec: &Value) -> Value {
+pub(crate) fn object(kind: Kind, name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": kind.api_version(), "kind": kind.kind,
         "metadata": { "name": name, "namespace": NAMESPACE }, "spec": spec,
@@ -44,14 +44,14 @@ pub fn object(kind: Kind, name: &str, spec: &Value) -> Value {
 }
 
 /// A world with a control plane of which everything is said by default.
-pub fn new_cloud() -> World {
+pub(crate) fn new_cloud() -> World {
     let world = world();
     world.apply_object(&object(services::control_plane::KIND, "cloud", &json!({})));
     world
 }
 
 /// The same, with everything in place, and an operator that has just started.
-pub async fn cloud() -> (World, Engine) {
+pub(crate) async fn cloud() -> (World, Engine) {
     static CLOUD: OnceCell<World> = OnceCell::const_new();
     let whole = async || {
         let world = new_cloud();
@@ -63,12 +63,12 @@ pub async fn cloud() -> (World, Engine) {
     (world, engine)
 }
 
-pub fn key(kind: Kind, name: &str) -> Key {
+pub(crate) fn key(kind: Kind, name: &str) -> Key {
     Key { kind, namespace: NAMESPACE.to_owned(), name: name.to_owned() }
 }
 
 /// Every object of the operator's kinds that there is.
-pub fn keys(world: &World, engine: &Engine) -> Vec<Key> {
+pub(crate) fn keys(world: &World, engine: &Engine) -> Vec<Key> {
     let mut keys = Vec::new();
     for kind in engine.kinds() {
         for body in world.cluster.objects(kind) {
@@ -79,13 +79,13 @@ pub fn keys(world: &World, engine: &Engine) -> Vec<Key> {
 }
 
 /// Whether the operator comes back to an object at once, whatever else happens.
-pub fn is_urgent(outcome: &Outcome) -> bool {
+pub(crate) fn is_urgent(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed { .. } | Outcome::Waiting { after: Some(Duration::ZERO) })
 }
 
 /// Looks at every object once, and lets the rest of the cluster do its part. Returns whether anything was or is to
 /// be done.
-pub async fn round(world: &World, engine: &Engine) -> bool {
+pub(crate) async fn round(world: &World, engine: &Engine) -> bool {
     let mut busy = false;
     for key in keys(world, engine) {
         let writes = world.script.writes().len();
@@ -99,7 +99,7 @@ pub async fn round(world: &World, engine: &Engine) -> bool {
 }
 
 /// Goes on until nothing changes any more, or until the process is killed.
-pub async fn converge(world: &World, engine: &Engine) {
+pub(crate) async fn converge(world: &World, engine: &Engine) {
     for _ in 0..MOST_ROUNDS {
         if !round(world, engine).await || world.script.crashed() {
             return;
@@ -109,7 +109,7 @@ pub async fn converge(world: &World, engine: &Engine) {
 }
 
 /// What every object says of itself.
-pub fn statuses(world: &World, engine: &Engine) -> String {
+pub(crate) fn statuses(world: &World, engine: &Engine) -> String {
     let bodies = keys(world, engine).into_iter().filter_map(|key| {
         let body = world.object(key.kind, &key.namespace, &key.name)?;
         Some(format!("# {key}\n{}", yaml(&body["status"])))
@@ -117,12 +117,12 @@ pub fn statuses(world: &World, engine: &Engine) -> String {
     bodies.collect()
 }
 
-pub fn get(world: &World, kind: Kind, name: &str) -> Value {
+pub(crate) fn get(world: &World, kind: Kind, name: &str) -> Value {
     world.object(kind, NAMESPACE, name).unwrap_or_else(|| panic!("there is no {} {name}", kind.kind))
 }
 
 /// One condition of an object: its status, reason and message.
-pub fn condition(world: &World, kind: Kind, name: &str, condition: &str) -> (String, String, String) {
+pub(crate) fn condition(world: &World, kind: Kind, name: &str, condition: &str) -> (String, String, String) {
     let body = get(world, kind, name);
     let conditions = body["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let found = conditions.iter().find(|found| found["type"] == condition);
@@ -131,17 +131,17 @@ pub fn condition(world: &World, kind: Kind, name: &str, condition: &str) -> (Str
     (text("status"), text("reason"), text("message"))
 }
 
-pub fn is_ready(world: &World, kind: Kind, name: &str) -> bool {
+pub(crate) fn is_ready(world: &World, kind: Kind, name: &str) -> bool {
     condition(world, kind, name, "Ready").0 == "True"
 }
 
 /// Calls that wrote, as text.
-pub fn writes(world: &World) -> Vec<String> {
+pub(crate) fn writes(world: &World) -> Vec<String> {
     world.script.writes().iter().map(ToString::to_string).collect()
 }
 
 /// Compares two fingerprints and shows only the lines in which they differ.
-pub fn assert_same(found: &Value, expected: &Value, context: impl FnOnce() -> String) {
+pub(crate) fn assert_same(found: &Value, expected: &Value, context: impl FnOnce() -> String) {
     if found == expected {
         return;
     }

@@ -14,11 +14,11 @@ use openstack_operator_model::plan::{
 use openstack_operator_model::service::{AnyService, Direction, Invalid, Member, Site};
 use openstack_operator_services::{keystone, mariadb, rabbitmq};
 
-pub const WIDGET: Kind = Kind::own("Widget", "widgets");
-pub const BOMB: Kind = Kind::own("Bomb", "bombs");
+pub(crate) const WIDGET: Kind = Kind::own("Widget", "widgets");
+pub(crate) const BOMB: Kind = Kind::own("Bomb", "bombs");
 
 /// Uses a database, a message bus and the catalog of the objects that `spec.cloud` names.
-pub struct Widget;
+pub(crate) struct Widget;
 
 /// A field of the spec, or what is usual.
 fn field<'a>(object: &'a DynamicObject, name: &str, usual: &'a str) -> &'a str {
@@ -133,7 +133,7 @@ impl AnyService for Widget {
 }
 
 /// Panics whenever it is planned.
-pub struct Bomb;
+pub(crate) struct Bomb;
 
 impl AnyService for Bomb {
     fn kind(&self) -> Kind {

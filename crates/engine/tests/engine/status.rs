@@ -29,7 +29,8 @@ async fn watch(world: &World, engine: &Engine) {
             let reports = written.iter().filter(|call| call.starts_with("write_status")).count();
             assert!(reports <= 1, "{key}: {written:?}");
             if reports == 1 {
-                let after: Vec<&String> = written.iter().skip_while(|call| **call != report).skip(1).collect();
+                let after: Vec<&String> =
+                    written.iter().skip_while(|call| **call != report).skip(1).collect();
                 let announced = format!("publish {} {}", key.kind.kind, key.name);
                 assert!(after.is_empty() || after == [&announced], "{key}: {written:?}");
             }

@@ -31,7 +31,8 @@ async fn a_wrong_spec_is_told_by_its_field_and_nothing_else_is_done() {
     let engine = engine(&world);
     let outcome = engine.reconcile(&key(keystone::KIND, "identity")).await;
     assert!(matches!(outcome, Outcome::Stalled), "{outcome:?}");
-    let expected = ["patch_metadata Keystone identity", "write_status Keystone identity", "publish Keystone identity"];
+    let expected =
+        ["patch_metadata Keystone identity", "write_status Keystone identity", "publish Keystone identity"];
     assert_eq!(writes(&world), expected);
     let (status, reason, message) = condition(&world, keystone::KIND, "identity", "Stalled");
     assert_eq!((status.as_str(), reason.as_str()), ("True", "InvalidSpec"));
@@ -96,7 +97,8 @@ async fn a_paused_object_is_left_alone_until_it_is_not() {
     world.delete_object(DEPLOYMENT, NAMESPACE, "cloud-keystone");
     converge(&world, &engine).await;
     assert!(world.object(DEPLOYMENT, NAMESPACE, "cloud-keystone").is_none());
-    let told = writes(&world).iter().all(|call| call.starts_with("write_status") || call.starts_with("publish"));
+    let told =
+        writes(&world).iter().all(|call| call.starts_with("write_status") || call.starts_with("publish"));
     assert!(told, "{:?}", writes(&world));
     for (type_, status) in [("Ready", "False"), ("Reconciling", "False"), ("Stalled", "True")] {
         let (found, reason, _) = condition(&world, keystone::KIND, "cloud-keystone", type_);
@@ -127,11 +129,8 @@ async fn an_object_waits_for_those_it_depends_on() {
     let engine = engine(&world);
     converge(&world, &engine).await;
     assert!(world.cluster.objects(STATEFUL_SET).is_empty());
-    let waiting = (
-        "False".to_owned(),
-        "Waiting".to_owned(),
-        "MariaDB db is not Ready (spec.dependsOn)".to_owned(),
-    );
+    let waiting =
+        ("False".to_owned(), "Waiting".to_owned(), "MariaDB db is not Ready (spec.dependsOn)".to_owned());
     assert_eq!(condition(&world, memcached::KIND, "cache", "InputsReady"), waiting);
     world.apply_object(&object(mariadb::KIND, "db", &json!({})));
     world.cluster.hold(STATEFUL_SET, "db");
@@ -187,7 +186,9 @@ async fn a_workload_on_its_way_out_does_not_count_as_serving() {
         condition(&world, keystone::KIND, "cloud-keystone", "DatabaseReady").2,
         "MariaDB cloud-mariadb is not available"
     );
-    world.edit_object(STATEFUL_SET, NAMESPACE, "cloud-mariadb", |set| set["metadata"]["finalizers"] = json!([]));
+    world.edit_object(STATEFUL_SET, NAMESPACE, "cloud-mariadb", |set| {
+        set["metadata"]["finalizers"] = json!([])
+    });
     converge(&world, &engine).await;
     assert!(is_ready(&world, control_plane::KIND, "cloud"));
 }

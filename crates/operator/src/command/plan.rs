@@ -75,7 +75,7 @@ pub(crate) async fn plan(arguments: &Arguments) -> Result<ExitCode, Error> {
     let mut notes = remarks(&planned, &skipped);
     if environment.is_none() {
         notes
-            .push("note: no operator was found in the cluster: its defaults for images are taken".to_owned());
+            .push("note: no operator was found in the cluster: where objects are silent, images are those of the defaults".to_owned());
     }
     notes.extend(cluster_notes(&planned, &desired, &live));
     let changes = changes(&planned, &desired, &live);

@@ -12,6 +12,7 @@ use kube::Client;
 use kube::api::ListParams;
 use kube::core::DynamicObject;
 use openstack_operator_engine::engine::Key;
+use openstack_operator_model::kind::Kind;
 use openstack_operator_services::kinds;
 use snafu::{Snafu, ensure};
 
@@ -63,6 +64,8 @@ pub(crate) enum Error {
     NotInstalled,
     #[snafu(display("failed to list {resource}: you may not; -n NAMESPACE names one where you may"))]
     Forbidden { resource: &'static str },
+    #[snafu(display("failed to list {resource}: {reason}"))]
+    Refused { resource: &'static str, reason: String },
     #[snafu(display("there is no object called {name:?} {place}"))]
     Unknown { name: String, place: String },
 }
@@ -139,7 +142,7 @@ fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
-fn key(kind: openstack_operator_model::kind::Kind, object: &DynamicObject) -> Key {
+fn key(kind: Kind, object: &DynamicObject) -> Key {
     Key {
         kind,
         namespace: object.metadata.namespace.clone().unwrap_or_default(),

@@ -28,8 +28,7 @@ async fn every_rendered_object_is_taken_under_the_restricted_standard_without_a_
         let mut problems = Vec::new();
         let mut rendered = BTreeSet::new();
         for file in sources()? {
-            let all = match plan(&server, &file.objects).await { Ok(all) => all, Err(e) => { problems.push(format!("{}: PLAN {e:#}", file.name)); continue } };
-            for planned in all {
+            for planned in plan(&server, &file.objects).await.with_context(|| file.name.clone())? {
                 for manifest in planned.owned_manifests() {
                     rendered.insert(manifest.kind);
                     let answer = server.apply(&manifest.body, Effect::DryRun).await?;

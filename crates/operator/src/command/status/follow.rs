@@ -1,6 +1,7 @@
 //! Following objects until they are ready: by watches, redrawn on a terminal and line by line elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error as _;
 use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use openstack_operator_model::kind::Kind;
 use openstack_operator_services::kinds;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::{Error, View, is_terminal, key};
+use super::{Error, RefusedSnafu, View, is_terminal, key};
 use crate::cluster::api;
 use crate::output;
 use crate::tree::{Node, State, Title, forest, is_ready};
@@ -40,6 +41,9 @@ impl View<'_> {
             tokio::select! {
                 Some((kind, event)) = changes.next() => known.learn(kind, event),
                 _ = ticks.tick() => {
+                    if let Some((kind, reason)) = known.refused {
+                        return RefusedSnafu { resource: kind.plural, reason }.fail();
+                    }
                     for trouble in known.troubles.drain(..) {
                         screen.remark(&trouble);
                     }
@@ -118,6 +122,8 @@ struct Known {
     unnamed: BTreeMap<Kind, BTreeSet<Key>>,
     listed: BTreeSet<Kind>,
     troubles: Vec<String>,
+    /// A kind that may not be seen, and why: waiting for it would be in vain.
+    refused: Option<(Kind, String)>,
 }
 
 impl Known {
@@ -141,8 +147,26 @@ impl Known {
                 self.listed.insert(kind);
             }
             Ok(Event::Delete(object)) => _ = self.objects.remove(&key(kind, &object)),
-            // The watch begins again by itself, each time later.
-            Err(error) => self.troubles.push(format!("note: {}: {}", kind.plural, output::chain(&error))),
+            Err(error) => self.fail(kind, &error),
+        }
+    }
+
+    /// The watch begins again by itself, each time later; unless what is wrong will stay wrong.
+    fn fail(&mut self, kind: Kind, error: &watcher::Error) {
+        match error {
+            watcher::Error::InitialListFailed(kube::Error::Api(status))
+                if [401, 403].contains(&status.code) =>
+            {
+                self.refused = Some((kind, status.message.clone()));
+            }
+            watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404 => {
+                self.listed.insert(kind);
+                self.troubles.push(format!("note: the cluster does not know {} yet", kind.plural));
+            }
+            other => {
+                let cause = other.source().map_or_else(|| other.to_string(), output::chain);
+                self.troubles.push(format!("note: the watch was interrupted: {cause}"));
+            }
         }
     }
 

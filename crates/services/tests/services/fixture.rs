@@ -1,0 +1,156 @@
+//! Every service with specs to plan it by, and what becomes of them. A new service is two files in `tests/specs`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use kube::core::DynamicObject;
+use openstack_operator_model::image::{Family, ImageDefaults};
+use openstack_operator_model::lower::{self, Instance, Manifest, Observed};
+use openstack_operator_model::need::{Needs, Resolved};
+use openstack_operator_model::plan::Plan;
+use openstack_operator_model::service::{AnyService, Invalid, Site};
+use openstack_operator_model::status::{
+    CacheServers, DatabaseServer, IdentityServer, MessagingServer, Provides,
+};
+use openstack_operator_services as services;
+use serde_json::{Value, json};
+
+/// One spec of one service.
+pub(crate) struct Case {
+    pub(crate) service: &'static dyn AnyService,
+    /// Name of the file, e.g. `keystone-rich`.
+    pub(crate) title: String,
+    pub(crate) name: String,
+    pub(crate) spec: Value,
+}
+
+/// What a case is planned and lowered to.
+pub(crate) struct Rendered {
+    pub(crate) needs: Needs,
+    pub(crate) plan: Plan,
+    pub(crate) manifests: Vec<Manifest>,
+}
+
+/// All cases, in the order of their titles.
+pub(crate) fn cases() -> Vec<Case> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/specs");
+    let mut cases: Vec<Case> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            let document: Value = serde_saphyr::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+            let kind = document["kind"].as_str().unwrap();
+            let service = services::of_kind(kind).unwrap_or_else(|| panic!("there is no kind {kind}"));
+            let title = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            assert!(title.starts_with(service.name()), "{title} does not say which service it is of");
+            Case { service, title, name: "test".to_owned(), spec: document["spec"].clone() }
+        })
+        .collect();
+    cases.sort_by(|one, other| one.title.cmp(&other.title));
+    cases
+}
+
+pub(crate) fn case(title: &str) -> Case {
+    cases().into_iter().find(|case| case.title == title).unwrap()
+}
+
+/// Every case as it is planned and lowered where nothing has happened yet.
+pub(crate) fn rendered() -> Vec<(Case, Rendered)> {
+    cases()
+        .into_iter()
+        .map(|case| {
+            let rendered = case.render(&Observed::default()).unwrap();
+            (case, rendered)
+        })
+        .collect()
+}
+
+impl Case {
+    pub(crate) fn object(&self) -> DynamicObject {
+        object(self.service, &self.name, &self.spec)
+    }
+
+    pub(crate) fn render(&self, observed: &Observed) -> Result<Rendered, Invalid> {
+        render(self.service, &self.object(), observed)
+    }
+}
+
+pub(crate) fn object(service: &dyn AnyService, name: &str, spec: &Value) -> DynamicObject {
+    let kind = service.kind();
+    let body = json!({
+        "apiVersion": kind.api_version(), "kind": kind.kind,
+        "metadata": { "name": name, "namespace": "openstack" }, "spec": spec,
+    });
+    serde_json::from_value(body).unwrap()
+}
+
+pub(crate) fn site() -> Site {
+    Site {
+        images: ImageDefaults { family: Family::Kolla, registry: None, tag: None },
+        cluster_domain: "cluster.local".to_owned(),
+    }
+}
+
+/// Everything that is needed of others, as if each of them provided everything.
+fn resolved(needs: &Needs) -> Resolved {
+    let objects = needs.objects.iter().map(|need| {
+        let host = format!("{}.openstack.svc", need.name);
+        let provides = Provides {
+            database: Some(DatabaseServer {
+                host: host.clone(),
+                port: 3306,
+                admin_port: 3307,
+                secret: format!("{}-root", need.name),
+            }),
+            messaging: Some(MessagingServer {
+                hosts: (0..2).map(|ordinal| format!("{}-{ordinal}.{host}", need.name)).collect(),
+                port: 5672,
+                management_url: format!("http://{host}:15672"),
+                secret: format!("{}-administrator", need.name),
+            }),
+            cache: Some(CacheServers { servers: vec![format!("{host}:11211")] }),
+            identity: Some(IdentityServer {
+                internal_url: format!("http://{host}:5000/v3"),
+                public_url: "https://identity.example.com/v3".to_owned(),
+                region: "RegionOne".to_owned(),
+                username: "admin".to_owned(),
+                secret: format!("{}-admin", need.name),
+                secret_key: "password".to_owned(),
+            }),
+        };
+        ((need.kind.kind.to_owned(), need.name.clone()), provides)
+    });
+    Resolved { objects: objects.collect() }
+}
+
+pub(crate) fn render(
+    service: &dyn AnyService,
+    object: &DynamicObject,
+    observed: &Observed,
+) -> Result<Rendered, Invalid> {
+    let needs = service.needs(object)?;
+    let plan = service.plan(object, &resolved(&needs), &site(), &BTreeMap::new())?;
+    let instance = Instance {
+        kind: service.kind(),
+        service: service.name(),
+        name: object.metadata.name.clone().unwrap(),
+        namespace: "openstack".to_owned(),
+        uid: "00000000-0000-4000-8000-000000000001".to_owned(),
+    };
+    let manifests = lower::lower(&instance, &plan, observed).into_values().flatten().collect();
+    Ok(Rendered { needs, plan, manifests })
+}
+
+/// Every part of a value with its path, from the outside in.
+pub(crate) fn walk<'a>(path: &str, value: &'a Value, visit: &mut impl FnMut(&str, &'a Value)) {
+    visit(path, value);
+    match value {
+        Value::Object(fields) => {
+            fields.iter().for_each(|(field, value)| walk(&format!("{path}.{field}"), value, visit));
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(index, item)| walk(&format!("{path}[{index}]"), item, visit));
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,414 @@
+//! Laws of plans and of what they are lowered to, for every service and every spec of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use openstack_operator_model::kind::{
+    CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, POD_DISRUPTION_BUDGET, SERVICE, STATEFUL_SET,
+};
+use openstack_operator_model::lower::{COMPONENT_LABEL, INSTANCE_LABEL, KIND_LABEL, Manifest, Observed};
+use openstack_operator_model::plan::{SecretContent, VariableValue};
+use openstack_operator_model::service::AnyService;
+use openstack_operator_services::{ALL, kinds, of_kind};
+use serde_json::{Value, json};
+
+use crate::fixture::{Case, Rendered, cases, object, render, rendered, walk};
+
+pub(crate) fn of(manifests: &[Manifest], kind: Kind) -> Vec<&Manifest> {
+    manifests.iter().filter(|manifest| manifest.kind == kind).collect()
+}
+
+fn is_label(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    !text.is_empty()
+        && text.len() <= 63
+        && text.chars().all(inner)
+        && text.starts_with(|c: char| c.is_ascii_lowercase())
+        && !text.ends_with('-')
+}
+
+/// The longest name that the definition of a kind lets an object have.
+fn longest_name(kind: &str) -> usize {
+    static LONGEST: LazyLock<BTreeMap<&str, usize>> = LazyLock::new(|| {
+        ALL.iter().map(|service| (service.kind().kind, read_longest_name(*service))).collect()
+    });
+    LONGEST[kind]
+}
+
+fn read_longest_name(service: &dyn AnyService) -> usize {
+    let definition = serde_json::to_value(service.crd()).unwrap();
+    let rules = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"];
+    let rules = rules.as_array().unwrap().iter().filter_map(|rule| rule["rule"].as_str());
+    let rule = rules.into_iter().find(|rule| rule.contains("metadata.name")).unwrap();
+    let most = rule.split("{0,").nth(1).and_then(|rest| rest.split('}').next()).unwrap();
+    most.parse::<usize>().unwrap() + 2
+}
+
+fn with_longest_name(mut case: Case) -> Case {
+    case.name = "a".repeat(longest_name(case.service.kind().kind));
+    case
+}
+
+/// No name is invalid or too long, nor any that the controllers of Kubernetes make of it.
+pub(crate) fn check_names(title: &str, rendered: &Rendered) {
+    for manifest in &rendered.manifests {
+        let Manifest { kind, name, body } = manifest;
+        assert!(is_label(name), "{title}: {} {name}", kind.kind);
+        assert_eq!(body["metadata"]["name"], name.as_str());
+        // A set labels its pods with its own name and a hash.
+        let more = if *kind == STATEFUL_SET { "-0123456789".len() } else { 0 };
+        assert!(name.len() + more <= 63, "{title}: {} {name}", kind.kind);
+        walk("", body, &mut |path, value| {
+            let labels =
+                path.ends_with(".labels") || path.ends_with(".matchLabels") || path == ".spec.selector";
+            for text in value
+                .as_object()
+                .filter(|_| labels)
+                .into_iter()
+                .flatten()
+                .filter_map(|(_, text)| text.as_str())
+            {
+                assert!(text.len() <= 63, "{title}: {path} of {name}: {text}");
+            }
+        });
+    }
+    for secret in &rendered.plan.secrets {
+        assert!(is_label(&secret.name), "{title}: Secret {}", secret.name);
+    }
+    for child in &rendered.plan.children {
+        let longest = longest_name(child.kind.kind);
+        assert!(child.name.len() <= longest, "{title}: {} has more than {longest}", child.name);
+    }
+}
+
+/// Nothing is null, everything is of a kind that is watched, and nothing is there twice.
+pub(crate) fn check_manifests(title: &str, rendered: &Rendered) {
+    let mut places = BTreeSet::new();
+    for manifest in &rendered.manifests {
+        let Manifest { kind, name, body } = manifest;
+        assert!(CHILD_KINDS.contains(kind) || kinds().contains(kind), "{title}: {}", kind.kind);
+        assert!(places.insert((kind, name)), "{title}: {} {name} is there twice", kind.kind);
+        walk("", body, &mut |path, value| {
+            assert!(!value.is_null(), "{title}: {path} of {} {name} is null", kind.kind);
+        });
+        assert_eq!(body["apiVersion"], kind.api_version().as_str());
+        assert_eq!(body["kind"], kind.kind);
+        assert_eq!(body["metadata"]["namespace"], "openstack");
+        let owners = body["metadata"]["ownerReferences"].as_array().unwrap();
+        assert!(owners.len() == 1 && owners[0]["controller"] == true, "{title}: {name}");
+        assert_eq!(body["metadata"]["labels"]["app.kubernetes.io/managed-by"], "openstack-operator");
+    }
+}
+
+#[test]
+fn every_service_has_a_minimal_and_a_rich_case() {
+    let titles: Vec<String> = cases().into_iter().map(|case| case.title).collect();
+    for service in ALL {
+        for kind in ["minimal", "rich"] {
+            let title = format!("{}-{kind}", service.name());
+            assert!(titles.contains(&title), "there is no tests/specs/{title}.yaml");
+        }
+    }
+}
+
+#[test]
+fn a_rich_case_says_more_than_any_default() {
+    // Otherwise a field that does nothing goes unnoticed.
+    for service in ALL {
+        let render = |kind: &str| {
+            let title = format!("{}-{kind}", service.name());
+            let case = cases().into_iter().find(|case| case.title == title).unwrap();
+            (case.spec.clone(), case.render(&Observed::default()).unwrap())
+        };
+        let ((_, minimal), (spec, rich)) = (render("minimal"), render("rich"));
+        assert!(spec.as_object().unwrap().len() > 5, "{}", service.name());
+        assert_ne!(minimal.manifests, rich.manifests);
+    }
+}
+
+#[test]
+fn lowering_the_same_twice_gives_the_same_bytes() {
+    let bytes = || -> Vec<String> {
+        let all = rendered().into_iter().flat_map(|(_, rendered)| rendered.manifests);
+        all.map(|manifest| manifest.body.to_string()).collect()
+    };
+    assert_eq!(bytes(), bytes());
+}
+
+#[test]
+fn manifests_hold_no_nulls_and_only_kinds_that_are_watched() {
+    for (case, rendered) in rendered() {
+        assert!(!rendered.manifests.is_empty(), "{}", case.title);
+        check_manifests(&case.title, &rendered);
+    }
+}
+
+#[test]
+fn names_fit_however_long_the_objects_name_is() {
+    for case in cases().into_iter().map(with_longest_name) {
+        let rendered = case.render(&Observed::default()).unwrap();
+        check_names(&case.title, &rendered);
+        // Upgrades and rotations have names too.
+        let observed = Observed { installed: Some("another".to_owned()), ..Observed::default() };
+        check_names(&case.title, &case.render(&observed).unwrap());
+    }
+}
+
+#[test]
+fn children_are_planned_from_what_their_parent_gives_them() {
+    let mut planned = 0;
+    for (case, rendered) in rendered() {
+        for child in &rendered.plan.children {
+            let service = of_kind(child.kind.kind).unwrap();
+            let object = object(service, &child.name, &child.spec);
+            let child_rendered = render(service, &object, &Observed::default());
+            let child_rendered = child_rendered.unwrap_or_else(|invalid| panic!("{}: {invalid}", case.title));
+            assert!(!child_rendered.manifests.is_empty());
+            planned += 1;
+        }
+    }
+    assert!(planned > 0);
+}
+
+fn selects(selector: &Value, labels: &Value) -> bool {
+    selector.as_object().unwrap().iter().all(|(label, value)| labels[label] == *value)
+}
+
+#[test]
+fn addresses_lead_to_the_pods_of_one_component_and_never_to_a_job() {
+    let mut checked = 0;
+    for (case, rendered) in rendered() {
+        let template = |manifest: &&Manifest| manifest.body["spec"]["template"]["metadata"]["labels"].clone();
+        let workloads: Vec<Value> = [DEPLOYMENT, STATEFUL_SET]
+            .iter()
+            .flat_map(|kind| of(&rendered.manifests, *kind))
+            .map(|manifest| template(&manifest))
+            .collect();
+        let jobs: Vec<Value> = of(&rendered.manifests, JOB).iter().map(template).collect();
+        for service in of(&rendered.manifests, SERVICE) {
+            let mut selector = service.body["spec"]["selector"].clone();
+            assert!(selector[COMPONENT_LABEL].is_string() && selector[INSTANCE_LABEL].is_string());
+            // Which of a set's pods it is, only the set's controller knows.
+            selector.as_object_mut().unwrap().remove("statefulset.kubernetes.io/pod-name");
+            let selected = workloads.iter().filter(|labels| selects(&selector, labels)).count();
+            assert_eq!(selected, 1, "{}: {}", case.title, service.name);
+            assert!(
+                !jobs.iter().any(|labels| selects(&selector, labels)),
+                "{}: {}",
+                case.title,
+                service.name
+            );
+            checked += jobs.len();
+        }
+        for labels in workloads.iter().chain(&jobs) {
+            assert_eq!(labels[KIND_LABEL], case.service.kind().kind, "pods are routed by it");
+        }
+    }
+    assert!(checked > 0, "no service has both an address and a Job");
+}
+
+#[test]
+fn addresses_name_ports_that_containers_have() {
+    for (case, rendered) in rendered() {
+        for service in of(&rendered.manifests, SERVICE) {
+            let component = &service.body["spec"]["selector"][COMPONENT_LABEL];
+            let workload = [DEPLOYMENT, STATEFUL_SET]
+                .iter()
+                .flat_map(|kind| of(&rendered.manifests, *kind))
+                .find(|workload| workload.body["metadata"]["labels"][COMPONENT_LABEL] == *component)
+                .unwrap();
+            let containers = workload.body["spec"]["template"]["spec"]["containers"].as_array().unwrap();
+            let ports: Vec<&Value> = containers
+                .iter()
+                .flat_map(|container| container["ports"].as_array().into_iter().flatten())
+                .map(|port| &port["containerPort"])
+                .collect();
+            let mut names = BTreeSet::new();
+            for port in service.body["spec"]["ports"].as_array().unwrap() {
+                assert!(ports.contains(&&port["targetPort"]), "{}: {port}", case.title);
+                assert!(names.insert(port["name"].as_str().unwrap()), "{}: {port}", case.title);
+            }
+        }
+        for route in of(&rendered.manifests, HTTP_ROUTE) {
+            let backend = &route.body["spec"]["rules"][0]["backendRefs"][0];
+            let services = of(&rendered.manifests, SERVICE);
+            let service = services.iter().find(|service| service.name == backend["name"]).unwrap();
+            let ports = service.body["spec"]["ports"].as_array().unwrap();
+            assert!(ports.iter().any(|port| port["port"] == backend["port"]), "{}: {backend}", case.title);
+        }
+    }
+}
+
+#[test]
+fn sets_name_a_headless_address_of_theirs() {
+    for (case, rendered) in rendered() {
+        for set in of(&rendered.manifests, STATEFUL_SET) {
+            let name = set.body["spec"]["serviceName"].as_str().unwrap();
+            let services = of(&rendered.manifests, SERVICE);
+            let service = services.iter().find(|service| service.name == name);
+            let service = service.unwrap_or_else(|| panic!("{}: there is no Service {name}", case.title));
+            assert_eq!(service.body["spec"]["clusterIP"], "None");
+            let labels = &set.body["spec"]["template"]["metadata"]["labels"];
+            assert!(selects(&service.body["spec"]["selector"], labels), "{}: {name}", case.title);
+        }
+    }
+}
+
+fn with_replicas(case: &Case, replicas: i32) -> Option<Rendered> {
+    let definition = serde_json::to_value(case.service.crd()).unwrap();
+    let spec = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    spec["properties"].get("replicas")?;
+    let mut spec = case.spec.clone();
+    spec["replicas"] = json!(replicas);
+    let object = object(case.service, &case.name, &spec);
+    Some(render(case.service, &object, &Observed::default()).unwrap())
+}
+
+#[test]
+fn more_than_one_pod_is_kept_from_being_disrupted_at_once() {
+    let mut checked = 0;
+    for case in cases() {
+        for replicas in [1, 3] {
+            let Some(rendered) = with_replicas(&case, replicas) else { continue };
+            let budgets = of(&rendered.manifests, POD_DISRUPTION_BUDGET);
+            for kind in [DEPLOYMENT, STATEFUL_SET] {
+                for workload in of(&rendered.manifests, kind) {
+                    let several = workload.body["spec"]["replicas"].as_i64().unwrap() > 1;
+                    let labels = &workload.body["spec"]["template"]["metadata"]["labels"];
+                    let guarded = budgets
+                        .iter()
+                        .filter(|budget| selects(&budget.body["spec"]["selector"]["matchLabels"], labels));
+                    assert_eq!(guarded.count(), usize::from(several), "{}: {}", case.title, workload.name);
+                    checked += 1;
+                }
+            }
+        }
+    }
+    assert!(checked > 0);
+}
+
+#[test]
+fn the_number_of_pods_changes_no_pod() {
+    let mut checked = 0;
+    for case in cases() {
+        let (Some(one), Some(three)) = (with_replicas(&case, 1), with_replicas(&case, 3)) else { continue };
+        let templates = |rendered: &Rendered| -> BTreeMap<String, Value> {
+            let pods =
+                rendered.manifests.iter().filter(|manifest| manifest.body["spec"]["template"].is_object());
+            pods.map(|manifest| (manifest.name.clone(), manifest.body["spec"]["template"].clone())).collect()
+        };
+        assert_eq!(templates(&one), templates(&three), "{}", case.title);
+        checked += templates(&one).len();
+    }
+    assert!(checked > 0);
+}
+
+#[test]
+fn every_secret_that_is_named_is_written_by_the_plan_or_needed() {
+    for (case, rendered) in rendered() {
+        let planned = rendered.plan.secrets.iter().map(|secret| secret.name.as_str());
+        let needed = rendered.needs.secrets.iter().map(|need| need.name.as_str());
+        let known: BTreeSet<&str> = planned.chain(needed).collect();
+        let mut named: Vec<String> = Vec::new();
+        for manifest in &rendered.manifests {
+            walk("", &manifest.body, &mut |path, value| {
+                let name = match path.rsplit('.').next() {
+                    Some("secretKeyRef") => &value["name"],
+                    Some("secret") => &value["secretName"],
+                    _ => return,
+                };
+                named.push(name.as_str().unwrap().to_owned());
+            });
+        }
+        named.extend(rendered.plan.databases.iter().map(|database| database.secret.clone()));
+        named.extend(rendered.plan.messaging.iter().map(|messaging| messaging.secret.clone()));
+        named.extend(rendered.plan.provides.database.iter().map(|server| server.secret.clone()));
+        named.extend(rendered.plan.provides.messaging.iter().map(|server| server.secret.clone()));
+        named.extend(rendered.plan.provides.identity.iter().map(|server| server.secret.clone()));
+        for name in named {
+            assert!(known.contains(name.as_str()), "{}: nobody writes Secret {name}", case.title);
+        }
+    }
+}
+
+#[test]
+fn every_key_of_a_secret_that_is_read_is_written() {
+    for (case, rendered) in rendered() {
+        let tasks = rendered.plan.tasks.iter().map(|task| &task.container);
+        let pods = rendered.plan.workloads.iter().map(|workload| &workload.pod);
+        let containers = pods.flat_map(|pod| pod.setup.iter().chain(&pod.containers)).chain(tasks);
+        for variable in containers.flat_map(|container| &container.environment) {
+            let VariableValue::Secret(key) = &variable.value else { continue };
+            let planned = rendered.plan.secrets.iter().find(|secret| secret.name == key.secret);
+            let has = match planned.map(|secret| &secret.content) {
+                Some(SecretContent::Entries(entries)) => entries.contains_key(&key.key),
+                Some(SecretContent::KeyRing(_)) => false,
+                None => rendered
+                    .needs
+                    .secrets
+                    .iter()
+                    .any(|need| need.name == key.secret && need.keys.contains(&key.key)),
+            };
+            assert!(has, "{}: Secret {} has no {}", case.title, key.secret, key.key);
+        }
+    }
+}
+
+/// Words of which a value must not stand in what anybody may read.
+const SECRET_WORDS: [&str; 7] =
+    ["password", "passwd", "secret", "cookie", "connection", "transport_url", "token"];
+
+#[test]
+fn nothing_secret_is_in_a_file_an_argument_or_a_plain_variable() {
+    let shows = |text: &str| -> Option<String> {
+        text.lines().find_map(|line| {
+            let (name, value) = line.split_once('=')?;
+            let (name, value) = (name.trim().to_lowercase(), value.trim());
+            // A variable, a placeholder or a path leads to the value and is not it.
+            let reference = value.is_empty() || value.starts_with(['$', '%', '"', '\'', '/']);
+            let secret = SECRET_WORDS.iter().any(|word| name.ends_with(word));
+            let login = line.split("://").skip(1).any(|rest| {
+                let host = rest.split('/').next().unwrap_or_default();
+                host.contains('@') && !host.contains('$')
+            });
+            (secret && !reference || login).then(|| line.to_owned())
+        })
+    };
+    assert!(shows("connection = mysql://x:y@host/db").is_some(), "this law can be broken");
+    assert!(shows("  admin_password = hunter2").is_some());
+    assert!(shows("--url=http://x:y@host").is_some());
+    for (case, rendered) in rendered() {
+        for manifest in &rendered.manifests {
+            walk("", &manifest.body, &mut |path, value| {
+                let Some(text) = value.as_str() else { return };
+                let pointless = path.contains(".metadata.") || path.ends_with(".description");
+                if !pointless && let Some(line) = shows(text) {
+                    panic!("{}: {path} of {} {}: {line}", case.title, manifest.kind.kind, manifest.name);
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn files_are_sealed_and_named_by_their_content() {
+    for (case, rendered) in rendered().into_iter().filter(|(_, rendered)| !rendered.plan.files.is_empty()) {
+        let changed = {
+            let mut spec = case.spec.clone();
+            let extra = &mut spec["extraConfig"];
+            for file in rendered.plan.files.keys() {
+                extra[file]["DEFAULT"]["law"] = json!("yes");
+            }
+            let object = object(case.service, &case.name, &spec);
+            render(case.service, &object, &Observed::default()).unwrap()
+        };
+        for map in of(&rendered.manifests, CONFIG_MAP) {
+            let other = of(&changed.manifests, CONFIG_MAP).into_iter().find(|other| other.name == map.name);
+            let live = map.name.ends_with("-live");
+            assert_eq!(map.body["immutable"] == true, !live, "{}: {}", case.title, map.name);
+            if let (false, Some(other)) = (live, other) {
+                assert_eq!(map.body["data"], other.body["data"], "{}: {}", case.title, map.name);
+            }
+        }
+    }
+}

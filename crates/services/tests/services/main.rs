@@ -1,0 +1,11 @@
+//! Laws that hold for every service, and goldens of what each is lowered to.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops where it fails")]
+
+mod fixture;
+mod golden;
+mod invariants;
+mod laws;
+mod pods;
+mod property;
+mod schema;

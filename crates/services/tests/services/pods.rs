@@ -1,0 +1,188 @@
+//! Laws of pods: what they may do, what they see, and how they are watched over.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use openstack_operator_model::kind::{CONFIG_MAP, JOB};
+use openstack_operator_model::lower::{Manifest, Observed};
+use serde_json::{Value, json};
+
+use crate::fixture::{Rendered, cases};
+use crate::laws::of;
+
+/// Every pod of every case, also of upgrades.
+fn pods() -> Vec<(String, bool, Value, Rendered)> {
+    let mut pods = Vec::new();
+    for case in cases() {
+        for installed in [None, Some("another".to_owned())] {
+            let observed = Observed { installed, ..Observed::default() };
+            let manifests = case.render(&observed).unwrap().manifests;
+            for Manifest { kind, name, body } in &manifests {
+                if let Some(pod) = body.pointer("/spec/template/spec") {
+                    let title = format!("{}: {} {name}", case.title, kind.kind);
+                    let mut pod = pod.clone();
+                    pod["claims"] = body["spec"]["volumeClaimTemplates"].clone();
+                    pods.push((title, *kind == JOB, pod, case.render(&observed).unwrap()));
+                }
+            }
+        }
+    }
+    assert!(!pods.is_empty());
+    pods
+}
+
+fn list<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
+    value[field].as_array().into_iter().flatten()
+}
+
+fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
+    list(pod, "initContainers").chain(list(pod, "containers"))
+}
+
+#[test]
+fn pods_may_do_no_more_than_they_must() {
+    for (title, _, pod, _) in pods() {
+        let security = &pod["securityContext"];
+        assert_eq!(security["runAsNonRoot"], true, "{title}");
+        assert!(security["runAsUser"].as_i64().is_some_and(|user| user > 0), "{title}");
+        assert_eq!(security["seccompProfile"], json!({ "type": "RuntimeDefault" }), "{title}");
+        assert_eq!(pod["automountServiceAccountToken"], false, "{title}");
+        assert_eq!(pod["enableServiceLinks"], false, "{title}");
+        for field in ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"] {
+            assert_eq!(pod.get(field), None, "{title}");
+        }
+        for container in containers(&pod) {
+            let security = &container["securityContext"];
+            assert_eq!(security["allowPrivilegeEscalation"], false, "{title}");
+            assert_eq!(security["readOnlyRootFilesystem"], true, "{title}");
+            assert_eq!(security["capabilities"], json!({ "drop": ["ALL"] }), "{title}");
+            assert_eq!(security.get("privileged"), None, "{title}");
+            assert_eq!(security.get("runAsUser"), None, "{title}");
+        }
+        for volume in list(&pod, "volumes") {
+            assert_eq!(volume.get("hostPath"), None, "{title}");
+        }
+    }
+}
+
+#[test]
+fn containers_say_what_they_run_and_what_they_take() {
+    for (title, _, pod, _) in pods() {
+        for container in containers(&pod) {
+            let image = container["image"].as_str().unwrap();
+            let reference = image.rsplit('/').next().unwrap();
+            assert!(reference.contains(':') || image.contains("@sha256:"), "{title}: {image} has no tag");
+            assert!(!container["command"].as_array().unwrap().is_empty(), "{title}");
+            let resources = &container["resources"];
+            for amount in ["/requests/cpu", "/requests/memory", "/limits/memory"] {
+                assert!(resources.pointer(amount).is_some(), "{title} says no {amount}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ports_and_variables_of_a_container_are_there_once() {
+    for (title, _, pod, _) in pods() {
+        for container in containers(&pod) {
+            let (mut numbers, mut names) = (BTreeSet::new(), BTreeSet::new());
+            for port in list(container, "ports") {
+                let name = port["name"].as_str().unwrap();
+                assert!(numbers.insert(port["containerPort"].as_u64()), "{title}: {port}");
+                assert!(names.insert(name) && name.len() <= 15, "{title}: {port}");
+            }
+            let mut known = BTreeSet::new();
+            for variable in list(container, "env") {
+                let text = variable["value"].as_str().unwrap_or_default();
+                for used in text.split("$(").skip(1).filter_map(|rest| rest.split(')').next()) {
+                    assert!(known.contains(used), "{title}: {used} is used before it is set");
+                }
+                assert!(known.insert(variable["name"].as_str().unwrap()), "{title}: {variable}");
+            }
+        }
+    }
+}
+
+#[test]
+fn everything_that_is_mounted_is_there() {
+    for (title, _, pod, rendered) in pods() {
+        let maps: BTreeMap<&str, &Value> = of(&rendered.manifests, CONFIG_MAP)
+            .into_iter()
+            .map(|map| (map.name.as_str(), &map.body["data"]))
+            .collect();
+        let volumes: BTreeMap<&str, &Value> =
+            list(&pod, "volumes").map(|volume| (volume["name"].as_str().unwrap(), volume)).collect();
+        assert_eq!(volumes.len(), list(&pod, "volumes").count(), "{title}: a volume is there twice");
+        let claims: BTreeSet<&str> =
+            list(&pod, "claims").map(|claim| claim["metadata"]["name"].as_str().unwrap()).collect();
+        let mut used = BTreeSet::new();
+        for container in containers(&pod) {
+            let mut paths = BTreeSet::new();
+            for mount in list(container, "volumeMounts") {
+                let name = mount["name"].as_str().unwrap();
+                assert!(name.len() <= 63);
+                assert!(paths.insert(mount["mountPath"].as_str().unwrap()), "{title}: {mount}");
+                used.insert(name);
+                if claims.contains(name) {
+                    continue;
+                }
+                let volume = volumes.get(name).unwrap_or_else(|| panic!("{title}: no volume {name}"));
+                if let Some(map) = volume["configMap"]["name"].as_str() {
+                    let data = maps.get(map).unwrap_or_else(|| panic!("{title}: no ConfigMap {map}"));
+                    if let Some(file) = mount["subPath"].as_str() {
+                        assert!(data.get(file).is_some(), "{title}: no file {file}");
+                    }
+                    assert_eq!(mount["readOnly"], true, "{title}: {mount}");
+                }
+            }
+        }
+        let all: BTreeSet<&str> = volumes.keys().copied().chain(claims).collect();
+        assert_eq!(used, all, "{title}: a volume that nobody mounts");
+    }
+}
+
+#[test]
+fn files_that_containers_are_started_with_are_mounted() {
+    for (title, _, pod, _) in pods() {
+        for container in containers(&pod) {
+            let mounted: Vec<&str> =
+                list(container, "volumeMounts").map(|mount| mount["mountPath"].as_str().unwrap()).collect();
+            let probes = ["startupProbe", "readinessProbe", "livenessProbe"];
+            let commands = probes.iter().map(|probe| &container[*probe]["exec"]).chain([container]);
+            for word in commands.flat_map(|command| list(command, "command")).filter_map(Value::as_str) {
+                if word.starts_with("/etc/") {
+                    assert!(
+                        mounted.iter().any(|path| word.starts_with(path)),
+                        "{title}: nobody mounts {word}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_serves_is_watched_over_and_ends_in_order() {
+    for (title, is_job, pod, _) in pods() {
+        assert!(pod["terminationGracePeriodSeconds"].as_i64().is_some(), "{title}");
+        if is_job {
+            assert_eq!(pod["restartPolicy"], "OnFailure", "{title}");
+            assert_eq!(pod.get("topologySpreadConstraints"), None, "{title}");
+            continue;
+        }
+        assert!(list(&pod, "topologySpreadConstraints").next().is_some(), "{title}");
+        for container in list(&pod, "containers") {
+            assert!(container["readinessProbe"].is_object(), "{title} is never ready");
+            for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
+                if let Some(probe) = container.get(probe) {
+                    let (period, timeout) = (&probe["periodSeconds"], &probe["timeoutSeconds"]);
+                    assert!(period.as_i64() >= Some(1) && timeout.as_i64() >= Some(1), "{title}: {probe}");
+                    let port = probe.pointer("/httpGet/port").or_else(|| probe.pointer("/tcpSocket/port"));
+                    if let Some(port) = port {
+                        let has = list(container, "ports").any(|own| own["containerPort"] == *port);
+                        assert!(has, "{title}: no port {port}");
+                    }
+                }
+            }
+        }
+    }
+}

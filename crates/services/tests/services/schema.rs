@@ -1,0 +1,189 @@
+//! Laws of the definitions: everything that a user writes has a bound, and every kind looks alike.
+
+use std::collections::BTreeMap;
+
+use openstack_operator_services::{ALL, control_plane};
+use serde_json::Value;
+
+fn definitions() -> Vec<Value> {
+    ALL.iter().map(|service| serde_json::to_value(service.crd()).unwrap()).collect()
+}
+
+fn version(definition: &Value) -> &Value {
+    let versions = definition["spec"]["versions"].as_array().unwrap();
+    assert_eq!(versions.len(), 1);
+    &versions[0]
+}
+
+fn root(definition: &Value) -> &Value {
+    &version(definition)["schema"]["openAPIV3Schema"]
+}
+
+/// Every part of a schema that says what a value may be, with its path.
+fn parts<'a>(path: &str, schema: &'a Value, visit: &mut impl FnMut(&str, &'a Value)) {
+    visit(path, schema);
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        parts(&format!("{path}.{name}"), property, visit);
+    }
+    for (field, mark) in [("items", "[]"), ("additionalProperties", "{}")] {
+        if schema[field].is_object() {
+            parts(&format!("{path}{mark}"), &schema[field], visit);
+        }
+    }
+}
+
+#[test]
+fn the_largest_definition_is_small_enough_to_be_applied_and_watched() {
+    let plane = ALL.iter().find(|service| service.kind() == control_plane::KIND).unwrap();
+    let size = serde_json::to_string(&plane.crd()).unwrap().len();
+    assert!(size < 200_000, "{size} bytes");
+}
+
+#[test]
+fn everything_that_a_user_writes_has_a_bound() {
+    let mut unbounded = Vec::new();
+    for definition in definitions() {
+        let kind = definition["spec"]["names"]["kind"].as_str().unwrap();
+        let spec = &root(&definition)["properties"]["spec"];
+        assert!(spec["properties"].is_object(), "{kind} has no spec");
+        parts(&format!("{kind}.spec"), spec, &mut |path, schema| {
+            let has = |field: &str| schema.get(field).is_some();
+            let bounded = match schema["type"].as_str() {
+                Some("string") => has("maxLength") || has("enum"),
+                Some("array") => has("maxItems") && schema["items"].is_object(),
+                Some("object") => {
+                    let open =
+                        schema.get("additionalProperties").is_some_and(|rest| *rest != Value::Bool(false));
+                    let unknown = schema["x-kubernetes-preserve-unknown-fields"] == true;
+                    (has("properties") || has("maxProperties")) && (!open || has("maxProperties")) && !unknown
+                }
+                Some("integer" | "number") => has("maximum") && has("minimum"),
+                Some("boolean") => true,
+                _ => false,
+            };
+            if !bounded {
+                unbounded.push(format!("{path}: {schema}"));
+            }
+        });
+    }
+    assert!(unbounded.is_empty(), "{}", unbounded.join("\n"));
+}
+
+#[test]
+fn patterns_match_the_whole_text() {
+    for definition in definitions() {
+        parts("", root(&definition), &mut |path, schema| {
+            if let Some(pattern) = schema["pattern"].as_str() {
+                assert!(pattern.starts_with('^') && pattern.ends_with('$'), "{path}: {pattern}");
+            }
+        });
+    }
+}
+
+#[test]
+fn whatever_has_no_default_may_be_left_out_or_is_asked_for() {
+    // A default that the schema itself refuses keeps every object from being made.
+    for definition in definitions() {
+        parts("", root(&definition), &mut |path, schema| {
+            let Some(default) = schema.get("default") else { return };
+            if let Some(allowed) = schema["enum"].as_array() {
+                assert!(allowed.contains(default), "{path}: {default}");
+            }
+            if let (Some(text), Some(longest)) = (default.as_str(), schema["maxLength"].as_u64()) {
+                assert!(text.len() as u64 <= longest, "{path}: {default}");
+            }
+            if let (Some(number), Some(least)) = (default.as_f64(), schema["minimum"].as_f64()) {
+                assert!(number >= least, "{path}: {default}");
+            }
+            for required in schema["required"].as_array().into_iter().flatten() {
+                let field = required.as_str().unwrap();
+                let own = schema["properties"][field].get("default").is_some();
+                assert!(default.get(field).is_some() || own, "{path} is by default without {field}");
+            }
+        });
+    }
+}
+
+#[test]
+fn every_kind_carries_what_the_protected_group_asks_for() {
+    for definition in definitions() {
+        let approved = &definition["metadata"]["annotations"]["api-approved.kubernetes.io"];
+        assert_eq!(*approved, "unapproved, experimental-only");
+        assert_eq!(definition["spec"]["group"], "openstack.k8s.io");
+        assert_eq!(definition["spec"]["scope"], "Namespaced");
+        let names = &definition["spec"]["names"];
+        assert_eq!(names["categories"], serde_json::json!(["openstack"]), "{names}");
+        assert!(version(&definition)["subresources"]["status"].is_object(), "{names}");
+    }
+}
+
+#[test]
+fn short_names_and_other_names_are_of_one_kind_each() {
+    let mut owners: BTreeMap<String, String> = BTreeMap::new();
+    for definition in definitions() {
+        let names = &definition["spec"]["names"];
+        let kind = names["kind"].as_str().unwrap().to_owned();
+        let short = names["shortNames"].as_array().unwrap_or_else(|| panic!("{kind} has no short name"));
+        assert!(!short.is_empty());
+        let singular = names["singular"].as_str().unwrap();
+        let all = short.iter().filter_map(Value::as_str).chain([singular, names["plural"].as_str().unwrap()]);
+        for name in all {
+            if let Some(other) = owners.insert(name.to_owned(), kind.clone()) {
+                panic!("{name} is a name of {other} and of {kind}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_kind_is_listed_with_whether_it_is_ready_and_why_not() {
+    for definition in definitions() {
+        let columns = version(&definition)["additionalPrinterColumns"].as_array().unwrap();
+        let names: Vec<&str> = columns.iter().map(|column| column["name"].as_str().unwrap()).collect();
+        assert_eq!(names.first(), Some(&"Ready"), "{names:?}");
+        assert_eq!(names[names.len() - 2..], ["Message", "Age"]);
+    }
+}
+
+#[test]
+fn kinds_are_what_their_definitions_say() {
+    for service in ALL {
+        let (kind, definition) = (service.kind(), service.crd());
+        assert_eq!(definition.spec.group, kind.group);
+        assert_eq!(definition.spec.names.kind, kind.kind);
+        assert_eq!(definition.spec.names.plural, kind.plural);
+        assert_eq!(definition.spec.versions[0].name, kind.version);
+    }
+}
+
+#[test]
+fn rules_that_types_are_written_with_arrive_in_the_definitions() {
+    let rules = |kind: &str| {
+        let definition = definitions().into_iter().find(|one| one["spec"]["names"]["kind"] == kind).unwrap();
+        let mut messages = Vec::new();
+        parts("", root(&definition), &mut |_, schema| {
+            for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+                messages.push(rule["message"].as_str().unwrap_or_else(|| panic!("{rule}")).to_owned());
+            }
+        });
+        messages.join("\n")
+    };
+    for (kind, message) in [
+        ("MariaDB", "storageSize cannot be changed"),
+        ("MariaDB", "storageClass cannot be changed"),
+        ("MariaDB", "replicas must be odd"),
+        ("MariaDB", "cannot be made smaller"),
+        ("RabbitMQ", "storageSize cannot be changed"),
+        ("RabbitMQ", "replicas must be odd"),
+        ("Keystone", "spec.database needs either"),
+        ("Keystone", "a host needs a secretRef"),
+        ("OpenStackControlPlane", "storageSize cannot be changed"),
+        ("OpenStackControlPlane", "replicas must be odd"),
+        ("OpenStackControlPlane", "a host needs a secretRef"),
+        ("OpenStackControlPlane", "tls.enabled is not served yet"),
+        ("OpenStackControlPlane", "metadata.name must be at most 26"),
+        ("Keystone", "metadata.name must be at most 40"),
+    ] {
+        assert!(rules(kind).contains(message), "{kind} has lost: {message}\n{}", rules(kind));
+    }
+}
