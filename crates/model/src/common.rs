@@ -266,7 +266,7 @@ pub struct DatabaseSettings {
     pub cluster_ref: Option<NameReference>,
     /// Server that exists already; its database and user must too.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-zA-Z0-9]([-.a-zA-Z0-9]*[a-zA-Z0-9])?$"))]
     pub host: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]

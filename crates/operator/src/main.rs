@@ -25,7 +25,8 @@ mod yaml;
 
 use std::process::ExitCode;
 
-#[tokio::main]
+// What it does is waiting: more threads would only cost memory on machines with many cores.
+#[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
     command::execute().await
 }

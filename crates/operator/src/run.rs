@@ -94,7 +94,7 @@ async fn lead(
         () = &mut stop => return Ok(()),
         joined = join_election(arguments, client.clone()) => joined?,
     };
-    let runner = runner(arguments, admin, client.clone())?;
+    let runner = runner(arguments, admin, client.clone()).context(PrepareClientsSnafu)?;
     // One that stands by is as ready as one that leads: it is there to take over.
     admin.set_ready();
     let outcome = tokio::select! {
@@ -114,7 +114,7 @@ async fn join_election(arguments: &Arguments, client: Client) -> Result<Leadersh
     Ok(Leadership::seek(client, &namespace, &arguments.identity).await?)
 }
 
-fn runner(arguments: &Arguments, admin: &Admin, client: Client) -> Result<Runner, Error> {
+fn runner(arguments: &Arguments, admin: &Admin, client: Client) -> Result<Runner, PortError> {
     let children = Arc::new(ChildIndex::default());
     let metrics = admin.metrics();
     let counted = metrics.clone();
@@ -123,8 +123,8 @@ fn runner(arguments: &Arguments, admin: &Admin, client: Client) -> Result<Runner
     let ports = Ports {
         cluster: Arc::new(cluster),
         sql: Arc::new(MariaSql),
-        bus: Arc::new(ManagementBus::new().context(PrepareClientsSnafu)?),
-        identity: Arc::new(IdentityV3::new().context(PrepareClientsSnafu)?),
+        bus: Arc::new(ManagementBus::new()?),
+        identity: Arc::new(IdentityV3::new()?),
         environment: Arc::new(SystemEnvironment),
     };
     Ok(Runner {

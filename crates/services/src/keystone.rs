@@ -55,6 +55,7 @@ impl service::Service for Service {
 
     fn plan(context: &Context<'_, Keystone>) -> Result<Plan, Invalid> {
         let KeystoneSpec { origin, template } = &context.object.spec;
+        shared::check_extra_config(&template.common, &[CONFIGURATION, "uwsgi.ini"])?;
         let internal = format!("http://{}:{}", shared::service_host(context, context.name), API.number);
         let public = shared::public_url(&template.exposure).unwrap_or_else(|| internal.clone());
         let identity = identity(context, &internal, &public);
@@ -166,7 +167,9 @@ fn files(context: &Context<'_, Keystone>, public: &str) -> Result<BTreeMap<Strin
         .set("fernet_tokens", "max_active_keys", template.fernet.max_active_keys)
         .set("oslo_middleware", "enable_proxy_headers_parsing", true);
     if !servers.is_empty() {
-        let backend = template.cache.backend.as_deref().unwrap_or("dogpile.cache.pymemcache");
+        // Of the drivers only this one goes on without a server that went away; others answer every request with an
+        // error until it is back.
+        let backend = template.cache.backend.as_deref().unwrap_or("oslo_cache.memcache_pool");
         document = document
             .set("cache", "enabled", true)
             .set("cache", "backend", backend)

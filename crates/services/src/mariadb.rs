@@ -94,6 +94,7 @@ impl service::Service for Service {
 
     fn plan(context: &Context<'_, MariaDB>) -> Result<Plan, Invalid> {
         let MariaDBSpec { origin, template } = &context.object.spec;
+        shared::check_extra_config(&template.common, &["mariadb.cnf"])?;
         let secret = name::part(context.name, "root");
         let credentials = BTreeMap::from([
             ("username".to_owned(), Entry::Text("root".to_owned())),

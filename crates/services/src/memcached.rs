@@ -67,6 +67,7 @@ impl service::Service for Service {
 
     fn plan(context: &Context<'_, Memcached>) -> Result<Plan, Invalid> {
         let MemcachedSpec { origin, template } = &context.object.spec;
+        shared::check_extra_config(&template.common, &[])?;
         let common = &template.common;
         let resources = shared::resources(&common.resources, ("50m", "64Mi"), "256Mi");
         let limit = resources.limits.memory.as_deref().unwrap_or_default();

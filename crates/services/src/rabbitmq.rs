@@ -82,6 +82,7 @@ impl service::Service for Service {
 
     fn plan(context: &Context<'_, RabbitMQ>) -> Result<Plan, Invalid> {
         let RabbitMQSpec { origin, template } = &context.object.spec;
+        shared::check_extra_config(&template.common, &["rabbitmq.conf"])?;
         let members_service = name::part(context.name, "members");
         let members = shared::member_hosts(context, &members_service, template.replicas);
         let secret = name::part(context.name, "administrator");

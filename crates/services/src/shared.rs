@@ -67,6 +67,17 @@ pub(crate) fn resources(given: &Resources, requests: (&str, &str), memory_limit:
     }
 }
 
+/// Refuses settings for files that a service does not have: nobody would read them.
+pub(crate) fn check_extra_config(common: &Common, files: &[&str]) -> Result<(), Invalid> {
+    match common.extra_config.keys().find(|file| !files.contains(&file.as_str())) {
+        None => Ok(()),
+        Some(unknown) => Err(Invalid::new(
+            format!("spec.extraConfig.{unknown:?}"),
+            format!("names no file of this service: write {}", files.join(" or ")),
+        )),
+    }
+}
+
 pub(crate) fn command<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }

@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
     plural = "keystones",
     namespaced,
     status = "Status",
-    shortname = "ks",
     category = "openstack",
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint"),
     validation = Rule::new("has(self.spec.database) && has(self.spec.database.clusterRef) != has(self.spec.database.host)")
