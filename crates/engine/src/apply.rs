@@ -1,12 +1,13 @@
 //! Applying: sends what differs from what is there, and nothing else.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
+use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
 use openstack_operator_model::assess::{self, JobOutcome};
 use openstack_operator_model::condition::Progress;
-use openstack_operator_model::kind::{JOB, Kind};
+use openstack_operator_model::kind::{JOB, Kind, POD};
 use openstack_operator_model::lower::{Manifest, TASK_ANNOTATION};
 use openstack_operator_model::name;
 use serde_json::Value;
@@ -17,6 +18,8 @@ use crate::ports::PortResult;
 /// Stands for all that the operator said of an object when it last applied it. Another value means that something
 /// was said then which is not said any more.
 const APPLIED_ANNOTATION: &str = "openstack.k8s.io/applied";
+/// For how long a failed Job stays before it is tried again, so that its log can be read.
+const KEPT: SignedDuration = SignedDuration::from_mins(5);
 
 /// What came of applying one manifest.
 pub(crate) enum Applied {
@@ -59,6 +62,9 @@ impl Engine {
             let message = format!("{} {} is being deleted", manifest.kind.kind, manifest.name);
             return Ok(Applied::NotYet(Progress::waiting(message)));
         }
+        if let Some(message) = foreign_owner(manifest, &live) {
+            return Ok(Applied::NotYet(Progress::Failed { message }));
+        }
         if manifest.kind == JOB {
             return self.apply_job(namespace, manifest, live).await;
         }
@@ -87,34 +93,75 @@ impl Engine {
     }
 
     /// A Job's work cannot be changed. One that is finished makes room for another; one that runs is let finish, for
-    /// a migration that is cut short is worse than one that is late.
+    /// a migration that is cut short is worse than one that is late. One that cannot even begin has nothing to finish.
     async fn apply_job(
         &self,
         namespace: &str,
         manifest: &Manifest,
         live: DynamicObject,
     ) -> PortResult<Applied> {
-        let wanted = annotation(&manifest.body, TASK_ANNOTATION);
+        let name = &manifest.name;
         let data = whole(&live);
-        let same = annotation(&data, TASK_ANNOTATION) == wanted;
-        let outcome = assess::job_outcome(&data);
-        if same && outcome != JobOutcome::Failed {
-            return Ok(Applied::Live(Box::new(live)));
+        let same = annotation(&data, TASK_ANNOTATION) == annotation(&manifest.body, TASK_ANNOTATION);
+        let mut progress = Progress::waiting(format!("Job {name} makes room for another"));
+        match assess::job_outcome(&data) {
+            JobOutcome::Complete if same => return Ok(Applied::Live(Box::new(live))),
+            JobOutcome::Running if same && contains(&data, &manifest.body) => {
+                return Ok(Applied::Live(Box::new(live)));
+            }
+            JobOutcome::Running if self.may_work(namespace, name).await? => {
+                let message = format!("Job {name} of an earlier change still runs");
+                let earlier = Applied::NotYet(Progress::waiting(message));
+                return Ok(if same { Applied::Live(Box::new(live)) } else { earlier });
+            }
+            JobOutcome::Failed if same => {
+                progress = assess::assess(JOB, name, &data);
+                if failed_at(&data).is_some_and(|at| at.duration_until(self.ports.environment.now()) < KEPT) {
+                    return Ok(Applied::NotYet(progress));
+                }
+            }
+            JobOutcome::Complete | JobOutcome::Running | JobOutcome::Failed => {}
         }
-        if outcome == JobOutcome::Running {
-            let message = format!("Job {} of an earlier change still runs", manifest.name);
-            return Ok(Applied::NotYet(Progress::waiting(message)));
-        }
-        let failure = assess::assess(JOB, &manifest.name, &data);
         let uid = live.metadata.uid.as_deref().unwrap_or_default();
-        self.ports.cluster.delete(JOB, namespace, &manifest.name, uid).await?;
-        // What failed is tried again, each time later, and says meanwhile that it failed.
-        Ok(Applied::NotYet(if same {
-            failure
-        } else {
-            Progress::waiting(format!("Job {} makes room for another", manifest.name))
-        }))
+        self.ports.cluster.delete(JOB, namespace, name, uid).await?;
+        Ok(Applied::NotYet(progress))
     }
+
+    /// Whether a Job has or may have begun its work. It has not while it has pods of which no container was started
+    /// yet: their image cannot be had, or no node takes them.
+    async fn may_work(&self, namespace: &str, job: &str) -> PortResult<bool> {
+        let labels = BTreeMap::from([("batch.kubernetes.io/job-name".to_owned(), job.to_owned())]);
+        let pods = self.ports.cluster.list(POD, namespace, &labels).await?;
+        Ok(pods.is_empty() || pods.iter().any(has_started))
+    }
+}
+
+fn has_started(pod: &DynamicObject) -> bool {
+    let statuses = ["/status/initContainerStatuses", "/status/containerStatuses"];
+    let containers = statuses.iter().filter_map(|list| pod.data.pointer(list)?.as_array()).flatten();
+    containers.into_iter().any(|container| {
+        ["/state/running", "/state/terminated", "/lastState/terminated"]
+            .iter()
+            .any(|state| container.pointer(state).is_some_and(|state| !state.is_null()))
+    })
+}
+
+fn failed_at(job: &Value) -> Option<Timestamp> {
+    let conditions = job.pointer("/status/conditions")?.as_array()?;
+    let failed = conditions.iter().find(|condition| condition["type"] == "Failed")?;
+    failed["lastTransitionTime"].as_str()?.parse().ok()
+}
+
+/// Whose an object is, where it is not ours: two objects of ours with one name for their parts, or something of a
+/// stranger's. Taking it over would make both fight for ever.
+fn foreign_owner(manifest: &Manifest, live: &DynamicObject) -> Option<String> {
+    let wanted = manifest.body.pointer("/metadata/ownerReferences/0/uid").and_then(Value::as_str)?;
+    let owners = live.metadata.owner_references.iter().flatten();
+    let other = owners.filter(|owner| owner.controller == Some(true)).find(|owner| owner.uid != wanted)?;
+    Some(format!(
+        "{} {} belongs to {} {}: rename one of the two",
+        manifest.kind.kind, manifest.name, other.kind, other.name
+    ))
 }
 
 fn place(namespace: &str, manifest: &Manifest) -> Place {
@@ -189,6 +236,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_belongs_to_another_is_not_taken_over() {
+        let owned = |uid: &str| {
+            json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "x", "ownerReferences": [
+                { "apiVersion": "v", "kind": "Thing", "name": "t", "uid": uid, "controller": true }] } })
+        };
+        let manifest =
+            Manifest { kind: openstack_operator_model::kind::SERVICE, name: "x".into(), body: owned("1") };
+        let live = |uid: &str| serde_json::from_value::<DynamicObject>(owned(uid)).unwrap();
+        assert_eq!(foreign_owner(&manifest, &live("1")), None);
+        assert!(foreign_owner(&manifest, &live("2")).unwrap().contains("belongs to Thing t"));
+    }
 
     #[test]
     fn more_than_wanted_is_enough_and_less_is_not() {

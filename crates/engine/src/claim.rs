@@ -2,7 +2,7 @@
 
 use openstack_operator_model::common::Reference;
 use openstack_operator_model::condition::Progress;
-use openstack_operator_model::plan::{Catalog, Database, Messaging, Plan, SecretKey};
+use openstack_operator_model::plan::{Catalog, Database, Entry, Messaging, Plan, SecretContent, SecretKey};
 use openstack_operator_model::status::{
     DatabaseServer, Effect, EffectKind, IdentityServer, MessagingServer, Status,
 };
@@ -14,32 +14,6 @@ use crate::ports::{
     SqlServer,
 };
 
-/// Everything that a plan makes on servers of others.
-pub(crate) fn effects(plan: &Plan) -> Vec<Effect> {
-    let mut effects = Vec::new();
-    let mut add = |what, provider: &Reference, name: &str, retained| {
-        effects.push(Effect { what, provider: provider.clone(), name: name.to_owned(), retained });
-    };
-    for database in &plan.databases {
-        add(EffectKind::Database, &database.provider, &database.database, database.retained);
-        add(EffectKind::DatabaseUser, &database.provider, &database.database, false);
-    }
-    for messaging in &plan.messaging {
-        add(EffectKind::MessagingHost, &messaging.provider, &messaging.virtual_host, false);
-        add(EffectKind::MessagingUser, &messaging.provider, &messaging.virtual_host, false);
-    }
-    if let Some(catalog) = &plan.catalog {
-        for service in &catalog.services {
-            add(EffectKind::CatalogService, &catalog.provider, &service.service_type, false);
-        }
-        for user in &catalog.users {
-            add(EffectKind::IdentityUser, &catalog.provider, &user.name, false);
-        }
-    }
-    effects.sort();
-    effects
-}
-
 /// What came of undoing an effect.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Undone {
@@ -49,6 +23,65 @@ pub(crate) enum Undone {
 }
 
 impl Engine {
+    /// Everything that a plan makes on servers of others.
+    pub(crate) async fn effects(&self, namespace: &str, plan: &Plan) -> PortResult<Vec<Effect>> {
+        let mut effects = Vec::new();
+        let mut add = |what, provider: &Reference, name: &str, retained| {
+            effects.push(Effect { what, provider: provider.clone(), name: name.to_owned(), retained });
+        };
+        for database in &plan.databases {
+            add(EffectKind::Database, &database.provider, &database.database, database.retained);
+            let user = self.username(namespace, plan, &database.secret).await?;
+            add(EffectKind::DatabaseUser, &database.provider, &user, false);
+        }
+        for messaging in &plan.messaging {
+            add(EffectKind::MessagingHost, &messaging.provider, &messaging.virtual_host, false);
+            let user = self.username(namespace, plan, &messaging.secret).await?;
+            add(EffectKind::MessagingUser, &messaging.provider, &user, false);
+        }
+        if let Some(catalog) = &plan.catalog {
+            for service in &catalog.services {
+                add(EffectKind::CatalogService, &catalog.provider, &service.service_type, false);
+            }
+            for user in &catalog.users {
+                add(EffectKind::IdentityUser, &catalog.provider, &user.name, false);
+            }
+        }
+        effects.sort();
+        Ok(effects)
+    }
+
+    /// Who a Secret is the login of: the plan says it, or the Secret itself where somebody else writes it.
+    async fn username(&self, namespace: &str, plan: &Plan, secret: &str) -> PortResult<String> {
+        let planned = plan.secrets.iter().find(|planned| planned.name == secret);
+        if let Some(SecretContent::Entries(entries)) = planned.map(|planned| &planned.content)
+            && let Some(Entry::Text(name)) = entries.get("username")
+        {
+            return Ok(name.clone());
+        }
+        let name = self.secret_value(namespace, &SecretKey::new(secret, "username")).await?;
+        Ok(name.unwrap_or_default())
+    }
+
+    /// Undoes effects that were made for an earlier spec. What cannot be undone now stays on record until it can.
+    pub(crate) async fn undo_unwanted(
+        &self,
+        namespace: &str,
+        wanted: &[Effect],
+        recorded: &mut Vec<Effect>,
+    ) -> PortResult<()> {
+        for effect in recorded.clone().iter().filter(|effect| !wanted.contains(effect)) {
+            // Of the same thing under another policy only the record changes.
+            let same = wanted.iter().any(|other| {
+                other.what == effect.what && other.provider == effect.provider && other.name == effect.name
+            });
+            if same || self.undo(namespace, effect).await? == Undone::Yes {
+                recorded.retain(|known| known != effect);
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) async fn ensure_databases(
         &self,
         namespace: &str,

@@ -9,11 +9,10 @@ use openstack_operator_model::condition::{ConditionType, Findings, Progress, Sta
 use openstack_operator_model::lower::{self, Instance, Manifests, Observed, PHASES, Phase, task};
 use openstack_operator_model::plan::{Plan, SecretContent, VariableValue};
 use openstack_operator_model::service::AnyService;
-use openstack_operator_model::status::{ServiceRow, Stage, Status};
+use openstack_operator_model::status::{Effect, ServiceRow, Stage, Status};
 use serde_json::{Value, json};
 
 use crate::apply::{Applied, whole};
-use crate::claim::{self, Undone};
 use crate::engine::{Engine, FINALIZER, Key, Outcome, Stop, guarded, instance};
 use crate::gather::{self, Gathered};
 use crate::ports::{PortError, PortResult};
@@ -134,7 +133,8 @@ impl Engine {
         work.status.endpoint.clone_from(&plan.endpoint);
         work.findings.remarks =
             plan.skipped.iter().map(|skip| format!("no {}: {}", skip.name, skip.reason)).collect();
-        if !record_effects(&plan, work) {
+        let effects = self.effects(&key.namespace, &plan).await?;
+        if !record_effects(&effects, work) {
             return Ok(());
         }
         let observed = self.claims(&instance, &plan, &gathered, work).await?;
@@ -149,7 +149,7 @@ impl Engine {
             work.again = true;
         }
         work.at = ConditionType::Pruned;
-        self.undo_unwanted(&instance, &plan, work).await?;
+        self.undo_unwanted(&key.namespace, &effects, &mut work.status.effects).await?;
         self.prune(&instance, &plan, &manifests).await?;
         Ok(())
     }
@@ -290,29 +290,12 @@ impl Engine {
         }
         Ok(())
     }
-
-    /// Undoes effects that were made for an earlier spec.
-    async fn undo_unwanted(&self, instance: &Instance, plan: &Plan, work: &mut Work) -> Result<(), Stop> {
-        let wanted = claim::effects(plan);
-        let recorded = work.status.effects.clone();
-        for effect in recorded.iter().filter(|effect| !wanted.contains(effect)) {
-            // Of the same thing under another policy only the record changes.
-            let same = wanted.iter().any(|other| {
-                other.what == effect.what && other.provider == effect.provider && other.name == effect.name
-            });
-            // What cannot be undone now stays on record until it can.
-            if same || self.undo(&instance.namespace, effect).await? == Undone::Yes {
-                work.status.effects.retain(|known| known != effect);
-            }
-        }
-        Ok(())
-    }
 }
 
 /// **Invariant:** an effect is in the status before it is made, so that one that was made is always undone.
-fn record_effects(plan: &Plan, work: &mut Work) -> bool {
+fn record_effects(wanted: &[Effect], work: &mut Work) -> bool {
     let missing: Vec<_> =
-        claim::effects(plan).into_iter().filter(|effect| !work.status.effects.contains(effect)).collect();
+        wanted.iter().filter(|effect| !work.status.effects.contains(effect)).cloned().collect();
     if missing.is_empty() {
         return true;
     }

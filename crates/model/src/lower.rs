@@ -18,6 +18,7 @@ mod workload;
 
 pub const MANAGER: &str = "openstack-operator";
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+const NAME_LABEL: &str = "app.kubernetes.io/name";
 pub const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 pub const COMPONENT_LABEL: &str = "app.kubernetes.io/component";
 /// Kind of the object that a pod belongs to: its owner is a workload, which says nothing of it.
@@ -123,9 +124,10 @@ fn children(lowering: &Lowering<'_>) -> Vec<Manifest> {
 }
 
 impl Instance {
-    /// Labels by which pods of a component are selected.
+    /// Labels by which pods of a component are selected. Objects of different kinds may have the same name.
     fn selector(&self, component: &str) -> BTreeMap<String, String> {
         BTreeMap::from([
+            (NAME_LABEL.to_owned(), self.service.to_owned()),
             (INSTANCE_LABEL.to_owned(), self.name.clone()),
             (COMPONENT_LABEL.to_owned(), component.to_owned()),
         ])
@@ -133,7 +135,7 @@ impl Instance {
 
     fn labels(&self, component: Option<&str>) -> BTreeMap<String, String> {
         let mut labels = BTreeMap::from([
-            ("app.kubernetes.io/name".to_owned(), self.service.to_owned()),
+            (NAME_LABEL.to_owned(), self.service.to_owned()),
             (INSTANCE_LABEL.to_owned(), self.name.clone()),
             ("app.kubernetes.io/part-of".to_owned(), "openstack".to_owned()),
             (MANAGED_BY_LABEL.to_owned(), MANAGER.to_owned()),

@@ -35,6 +35,12 @@ fn identity(world: &World) -> IdentityState {
     world.identity.state(IDENTITY)
 }
 
+fn sql_user(world: &World, name: &str, password: &str) {
+    world.sql.edit(SQL, |state| {
+        state.users.insert(name.to_owned(), password.to_owned());
+    });
+}
+
 fn is_gone(world: &World, kind: Kind, name: &str) -> bool {
     world.object(kind, NAMESPACE, name).is_none()
 }
@@ -80,6 +86,26 @@ async fn a_policy_that_was_changed_before_the_deletion_counts() {
     world.delete_object(WIDGET, NAMESPACE, "widget");
     converge(&world, &engine).await;
     assert!(sql(&world).databases.contains("widget"));
+}
+
+#[tokio::test]
+async fn a_user_that_somebody_elses_secret_names_is_the_one_that_goes() {
+    let (world, engine) = cloud().await;
+    world.apply_yaml(
+        "{ apiVersion: v1, kind: Secret, metadata: { name: login, namespace: openstack },
+           stringData: { username: second, password: secret } }",
+    );
+    let database = json!({ "clusterRef": { "name": "cloud-mariadb" }, "secretRef": { "name": "login" },
+                           "database": "other" });
+    world.apply_object(&object(keystone::KIND, "other", &json!({ "database": database })));
+    converge(&world, &engine).await;
+    assert!(sql(&world).grants.contains(&("second".to_owned(), "other".to_owned())));
+    sql_user(&world, "other", "of nobody here");
+    world.delete_object(keystone::KIND, NAMESPACE, "other");
+    converge(&world, &engine).await;
+    let users: Vec<String> = sql(&world).users.into_keys().collect();
+    assert_eq!(users, ["keystone", "other"], "a user who is only called like the database is another's");
+    assert!(!is_gone(&world, SECRET, "login"));
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! What an object says of itself: written once, last, only when it differs, and in words that stay.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use openstack_operator_engine::engine::Engine;
 use openstack_operator_model::kind::{DEPLOYMENT, STATEFUL_SET};
@@ -20,6 +21,8 @@ const FLEETING: [&str; 3] = ["00000000-0000-4000-8000-", "2026-", "Zq0"];
 async fn watch(world: &World, engine: &Engine) {
     for _ in 0..40 {
         let mut busy = false;
+        // What failed is tried again after a while.
+        world.environment.advance(Duration::from_mins(1));
         for key in keys(world, engine) {
             world.script.clear_log();
             let outcome = engine.reconcile(&key).await;
@@ -174,7 +177,7 @@ async fn a_transition_keeps_its_time_until_the_next() {
         found["lastTransitionTime"].as_str().unwrap().to_owned()
     };
     let before = since(&world, "Ready");
-    world.environment.advance(std::time::Duration::from_millis(61_500));
+    world.environment.advance(Duration::from_millis(61_500));
     world.delete_object(DEPLOYMENT, NAMESPACE, "cloud-keystone");
     converge(&world, &engine).await;
     assert_eq!(since(&world, "DatabaseReady"), before, "the database was there all the time");

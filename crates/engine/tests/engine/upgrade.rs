@@ -1,7 +1,9 @@
 //! Another image: data formats are widened before the rollout and narrowed after it.
 
+use std::time::Duration;
+
 use openstack_operator_engine::engine::Engine;
-use openstack_operator_model::kind::{DEPLOYMENT, JOB};
+use openstack_operator_model::kind::{CONFIG_MAP, DEPLOYMENT, JOB, POD};
 use openstack_operator_services::{control_plane, keystone};
 use openstack_operator_testkit::World;
 use serde_json::{Value, json};
@@ -168,32 +170,90 @@ async fn a_changed_setting_runs_no_job() {
 }
 
 #[tokio::test]
-async fn a_failed_job_is_reported_and_tried_again() {
+async fn a_failed_job_is_reported_stays_to_be_read_and_is_tried_again() {
     let world = new_cloud();
     let engine = engine(&world);
     world.cluster.fail_job("cloud-keystone-db-sync");
-    let mut told = Vec::new();
-    while round(&world, &engine).await {
-        if let Some(identity) = world.object(keystone::KIND, NAMESPACE, "cloud-keystone")
-            && identity["status"].is_object()
-        {
-            let ready = condition(&world, keystone::KIND, "cloud-keystone", "Ready");
-            told.push(ready);
-        }
+    for _ in 0..10 {
+        round(&world, &engine).await;
     }
     let failure = "Job cloud-keystone-db-sync failed; kubectl logs job/cloud-keystone-db-sync says why";
     let expected = ("False".to_owned(), "Unavailable".to_owned(), failure.to_owned());
-    assert!(told.contains(&expected), "{told:#?}");
+    assert_eq!(condition(&world, keystone::KIND, "cloud-keystone", "Ready"), expected);
+    let failed = job(&world, "db-sync").unwrap()["metadata"]["uid"].clone();
+    world.environment.advance(Duration::from_secs(299));
+    round(&world, &engine).await;
+    assert_eq!(job(&world, "db-sync").unwrap()["metadata"]["uid"], failed, "its log can still be read");
+    world.environment.advance(Duration::from_secs(1));
+    converge(&world, &engine).await;
     assert!(is_ready(&world, keystone::KIND, "cloud-keystone"));
     let tries = writes(&world).iter().filter(|call| *call == "apply Job cloud-keystone-db-sync").count();
     assert_eq!(tries, 2);
+}
+
+/// A pod of a Job, whose container is in this state.
+fn start_pod(world: &World, name: &str, state: &Value) {
+    world.apply_object(&json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "pod", "namespace": NAMESPACE,
+                      "labels": { "batch.kubernetes.io/job-name": format!("cloud-keystone-{name}") } },
+    }));
+    let status = json!({ "containerStatuses": [{ "name": "keystone-manage", "image": "", "imageID": "",
+                         "ready": false, "restartCount": 0, "state": state }] });
+    world.set_status(POD, NAMESPACE, "pod", status);
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_begin_makes_room_for_a_corrected_one() {
+    let (world, engine) = stuck_upgrade().await;
+    start_pod(&world, "db-expand", &json!({ "waiting": { "reason": "ImagePullBackOff" } }));
+    world.cluster.release(JOB, "cloud-keystone-db-expand");
+    world.cluster.hold(JOB, "cloud-keystone-db-migrate");
+    set_tag(&world, "corrected");
+    converge(&world, &engine).await;
+    assert_eq!(job_image(&world, "db-expand"), format!("{REPOSITORY}:corrected"));
+    assert!(!ready_message(&world).contains("earlier change"), "{}", ready_message(&world));
+}
+
+#[tokio::test]
+async fn a_job_that_no_node_takes_is_made_anew_where_it_may_run() {
+    let (world, engine) = stuck_upgrade().await;
+    start_pod(&world, "db-expand", &json!({}));
+    let uid = |world: &World| job(world, "db-expand").unwrap()["metadata"]["uid"].clone();
+    let before = uid(&world);
+    converge(&world, &engine).await;
+    assert_eq!(uid(&world), before, "nothing was corrected");
+    world.apply_object(&object(
+        control_plane::KIND,
+        "cloud",
+        &json!({ "keystone": { "image": { "tag": "next" }, "nodeSelector": { "disk": "ssd" } } }),
+    ));
+    converge(&world, &engine).await;
+    assert_ne!(uid(&world), before);
+    let pod = job(&world, "db-expand").unwrap()["spec"]["template"]["spec"].clone();
+    assert_eq!(pod["nodeSelector"], json!({ "disk": "ssd" }));
+}
+
+#[tokio::test]
+async fn a_job_whose_work_was_ever_begun_is_not_cut_short() {
+    for state in [
+        json!({ "running": { "startedAt": "2026-01-01T00:00:00Z" } }),
+        json!({ "terminated": { "exitCode": 1 } }),
+    ] {
+        let (world, engine) = stuck_upgrade().await;
+        start_pod(&world, "db-expand", &state);
+        let before = job(&world, "db-expand");
+        set_tag(&world, "corrected");
+        converge(&world, &engine).await;
+        assert_eq!(job(&world, "db-expand"), before);
+    }
 }
 
 #[tokio::test]
 async fn old_settings_go_when_no_pod_reads_them_any_more() {
     let (world, engine) = cloud().await;
     let files = |world: &World| -> Vec<String> {
-        let maps = world.cluster.objects(openstack_operator_model::kind::CONFIG_MAP);
+        let maps = world.cluster.objects(CONFIG_MAP);
         let names = maps.iter().map(|map| map["metadata"]["name"].as_str().unwrap().to_owned());
         names.filter(|name| name.starts_with("cloud-keystone-keystone-conf")).collect()
     };

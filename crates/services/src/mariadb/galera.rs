@@ -66,8 +66,14 @@ pub(super) fn direct(
 /// The member that holds the newest data, or why none may be chosen.
 fn choose<'a>(reports: &[(&'a Member, Report)], formed: bool) -> Result<&'a Member, String> {
     let mut best: Option<(&Member, &str, (i64, u8))> = None;
+    let mut unplaced = None;
     for (member, report) in reports {
         let Report::Data { uuid, sequence, safe } = report else { continue };
+        // A member that has never been part of a group, or was stopped while it received its data, knows no place.
+        if uuid.chars().all(|digit| matches!(digit, '0' | '-')) {
+            unplaced.get_or_insert(*member);
+            continue;
+        }
         if let Some((other, known, _)) = best
             && known != uuid
         {
@@ -78,8 +84,10 @@ fn choose<'a>(reports: &[(&'a Member, Report)], formed: bool) -> Result<&'a Memb
             best = Some((member, uuid, (*sequence, *safe)));
         }
     }
-    match (best, reports.first()) {
-        (Some((member, ..)), _) => Ok(member),
+    // Before the group has served, data without a place is data that was brought in; afterwards it may be half of it.
+    let unplaced = unplaced.filter(|_| !formed);
+    match (best.map(|(member, ..)| member).or(unplaced), reports.first()) {
+        (Some(member), _) => Ok(member),
         (None, Some((first, _))) if !formed => Ok(first),
         _ => Err("no pod holds data although the group has served before: restore it".to_owned()),
     }
@@ -155,6 +163,22 @@ mod tests {
         let members = [member(0, EMPTY), member(1, EMPTY), member(2, EMPTY)];
         let direction = direct("db", 3, &members, &memory);
         assert!(direction.orders.is_empty() && direction.waiting.is_some());
+    }
+
+    #[test]
+    fn a_member_without_a_place_neither_wins_nor_stands_in_the_way() {
+        let nowhere =
+            r#"{"state":"data","uuid":"00000000-0000-0000-0000-000000000000","sequence":-1,"safe":0}"#;
+        let members = [
+            member(0, nowhere),
+            member(1, &data(9, 0)),
+            member(2, r#"{"state":"data","uuid":"","sequence":-1,"safe":0}"#),
+        ];
+        assert_eq!(direct("db", 3, &members, &BTreeMap::new()).orders[0].pod, "db-1");
+        let members = [member(0, EMPTY), member(1, nowhere), member(2, nowhere)];
+        assert_eq!(direct("db", 3, &members, &BTreeMap::new()).orders[0].pod, "db-1");
+        let formed = BTreeMap::from([(FORMED.to_owned(), "true".to_owned())]);
+        assert!(direct("db", 3, &members, &formed).orders.is_empty());
     }
 
     #[test]

@@ -9,3 +9,4 @@ mod laws;
 mod pods;
 mod property;
 mod schema;
+mod secrecy;

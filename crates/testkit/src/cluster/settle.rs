@@ -1,5 +1,6 @@
 //! What the cluster's other controllers do: roll out, run, accept, and collect garbage.
 
+use jiff::Timestamp;
 use openstack_operator_engine::ports::Environment;
 use openstack_operator_model::assess::{JobOutcome, job_outcome};
 use openstack_operator_model::kind::{DEPLOYMENT, HTTP_ROUTE, JOB, Kind, STATEFUL_SET};
@@ -40,7 +41,7 @@ impl FakeCluster {
             let status = match key.kind {
                 DEPLOYMENT | STATEFUL_SET => Some(rolled_out(body)),
                 JOB if job_outcome(body) == JobOutcome::Running => {
-                    Some(ended(state.failing_jobs.remove(&key.name)))
+                    Some(ended(state.failing_jobs.remove(&key.name), now))
                 }
                 HTTP_ROUTE => Some(accepted(body)),
                 _ => None,
@@ -65,10 +66,10 @@ fn rolled_out(body: &Value) -> Value {
     })
 }
 
-fn ended(failed: bool) -> Value {
+fn ended(failed: bool, now: Timestamp) -> Value {
     let (outcome, count) = if failed { ("Failed", "failed") } else { ("Complete", "succeeded") };
     json!({
-        "conditions": [{ "type": outcome, "status": "True", "lastTransitionTime": START }],
+        "conditions": [{ "type": outcome, "status": "True", "lastTransitionTime": now.to_string() }],
         count: 1,
     })
 }

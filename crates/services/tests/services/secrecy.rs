@@ -1,0 +1,94 @@
+//! Laws of secrets: each is written by somebody, and none is where anybody may read it.
+
+use std::collections::BTreeSet;
+
+use openstack_operator_model::plan::{SecretContent, VariableValue};
+
+use crate::fixture::{rendered, walk};
+
+#[test]
+fn every_secret_that_is_named_is_written_by_the_plan_or_needed() {
+    for (case, rendered) in rendered() {
+        let planned = rendered.plan.secrets.iter().map(|secret| secret.name.as_str());
+        let needed = rendered.needs.secrets.iter().map(|need| need.name.as_str());
+        let known: BTreeSet<&str> = planned.chain(needed).collect();
+        let mut named: Vec<String> = Vec::new();
+        for manifest in &rendered.manifests {
+            walk("", &manifest.body, &mut |path, value| {
+                let name = match path.rsplit('.').next() {
+                    Some("secretKeyRef") => &value["name"],
+                    Some("secret") => &value["secretName"],
+                    _ => return,
+                };
+                named.push(name.as_str().unwrap().to_owned());
+            });
+        }
+        named.extend(rendered.plan.databases.iter().map(|database| database.secret.clone()));
+        named.extend(rendered.plan.messaging.iter().map(|messaging| messaging.secret.clone()));
+        named.extend(rendered.plan.provides.database.iter().map(|server| server.secret.clone()));
+        named.extend(rendered.plan.provides.messaging.iter().map(|server| server.secret.clone()));
+        named.extend(rendered.plan.provides.identity.iter().map(|server| server.secret.clone()));
+        for name in named {
+            assert!(known.contains(name.as_str()), "{}: nobody writes Secret {name}", case.title);
+        }
+    }
+}
+
+#[test]
+fn every_key_of_a_secret_that_is_read_is_written() {
+    for (case, rendered) in rendered() {
+        let tasks = rendered.plan.tasks.iter().map(|task| &task.container);
+        let pods = rendered.plan.workloads.iter().map(|workload| &workload.pod);
+        let containers = pods.flat_map(|pod| pod.setup.iter().chain(&pod.containers)).chain(tasks);
+        for variable in containers.flat_map(|container| &container.environment) {
+            let VariableValue::Secret(key) = &variable.value else { continue };
+            let planned = rendered.plan.secrets.iter().find(|secret| secret.name == key.secret);
+            let has = match planned.map(|secret| &secret.content) {
+                Some(SecretContent::Entries(entries)) => entries.contains_key(&key.key),
+                Some(SecretContent::KeyRing(_)) => false,
+                None => rendered
+                    .needs
+                    .secrets
+                    .iter()
+                    .any(|need| need.name == key.secret && need.keys.contains(&key.key)),
+            };
+            assert!(has, "{}: Secret {} has no {}", case.title, key.secret, key.key);
+        }
+    }
+}
+
+/// Words of which a value must not stand in what anybody may read.
+const SECRET_WORDS: [&str; 7] =
+    ["password", "passwd", "secret", "cookie", "connection", "transport_url", "token"];
+
+#[test]
+fn nothing_secret_is_in_a_file_an_argument_or_a_plain_variable() {
+    let shows = |text: &str| -> Option<String> {
+        text.lines().find_map(|line| {
+            let (name, value) = line.split_once('=')?;
+            let (name, value) = (name.trim().to_lowercase(), value.trim());
+            // A variable, a placeholder or a path leads to the value and is not it.
+            let reference = value.is_empty() || value.starts_with(['$', '%', '"', '\'', '/']);
+            let secret = SECRET_WORDS.iter().any(|word| name.ends_with(word));
+            let login = line.split("://").skip(1).any(|rest| {
+                let host = rest.split('/').next().unwrap_or_default();
+                host.contains('@') && !host.contains('$')
+            });
+            (secret && !reference || login).then(|| line.to_owned())
+        })
+    };
+    assert!(shows("connection = mysql://x:y@host/db").is_some(), "this law can be broken");
+    assert!(shows("  admin_password = hunter2").is_some());
+    assert!(shows("--url=http://x:y@host").is_some());
+    for (case, rendered) in rendered() {
+        for manifest in &rendered.manifests {
+            walk("", &manifest.body, &mut |path, value| {
+                let Some(text) = value.as_str() else { return };
+                let pointless = path.contains(".metadata.") || path.ends_with(".description");
+                if !pointless && let Some(line) = shows(text) {
+                    panic!("{}: {path} of {} {}: {line}", case.title, manifest.kind.kind, manifest.name);
+                }
+            });
+        }
+    }
+}
