@@ -140,14 +140,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_earliest_time_wins_and_many_wishes_are_one() {
         let queue = Queue::default();
-        queue.push("a", Duration::from_secs(60));
+        queue.push("a", Duration::from_mins(1));
         queue.push("a", Duration::from_secs(1));
         queue.push("a", Duration::from_secs(30));
         assert_eq!(is_due(&queue).await, None);
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(is_due(&queue).await, Some("a"));
         queue.done(&"a");
-        tokio::time::advance(Duration::from_secs(120)).await;
+        tokio::time::advance(Duration::from_mins(2)).await;
         assert_eq!(is_due(&queue).await, None);
     }
 

@@ -213,12 +213,12 @@ mod tests {
 
     type Meta = PartialObjectMeta<DynamicObject>;
 
-    fn meta(value: serde_json::Value) -> Meta {
+    fn meta(value: &serde_json::Value) -> Meta {
         serde_json::from_value(json!({ "metadata": value })).unwrap()
     }
 
     fn owned(name: &str, uid: &str) -> Meta {
-        meta(json!({
+        meta(&json!({
             "name": name, "namespace": "n", "uid": uid, "labels": { MANAGED_BY_LABEL: MANAGER },
             "ownerReferences": [{ "apiVersion": "v", "kind": "Thing", "name": "t", "uid": "o", "controller": true }]
         }))
@@ -269,7 +269,7 @@ mod tests {
         let other = Key { kind: THING, namespace: "n".into(), name: "other".into() };
         let need = ObjectNeed { field: "spec.x", kind: THING, name: "t".into() };
         needs.set(&other, &Needs { objects: vec![need], ..Needs::default() }, &[THING]);
-        let object = || meta(json!({ "name": "t", "namespace": "n", "uid": "o", "generation": 1 }));
+        let object = || meta(&json!({ "name": "t", "namespace": "n", "uid": "o", "generation": 1 }));
         assert_eq!(router.route(Event::Apply(object()), &needs), vec![other.clone(), key()]);
         assert_eq!(router.route(Event::Apply(object()), &needs), vec![other.clone()]);
         needs.remove(&other);
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn a_pod_is_routed_by_its_labels() {
         let (mut router, _) = router(POD);
-        let pod = meta(json!({
+        let pod = meta(&json!({
             "name": "t-0", "namespace": "n", "uid": "p",
             "labels": { MANAGED_BY_LABEL: MANAGER, KIND_LABEL: "Thing", INSTANCE_LABEL: "t" },
             "ownerReferences": [{ "apiVersion": "v", "kind": "StatefulSet", "name": "t", "uid": "s", "controller": true }]
@@ -291,7 +291,7 @@ mod tests {
     fn a_secret_of_somebody_else_wakes_only_those_who_need_it() {
         let (mut router, _) = router(SECRET);
         let needs = NeedIndex::default();
-        let secret = || meta(json!({ "name": "s", "namespace": "n", "uid": "x" }));
+        let secret = || meta(&json!({ "name": "s", "namespace": "n", "uid": "x" }));
         assert!(router.route(Event::Apply(secret()), &needs).is_empty());
         needs.set(&key(), &Needs::default().secret("spec.x", Some("s"), &[]), &[]);
         assert_eq!(router.route(Event::Apply(secret()), &needs), vec![key()]);

@@ -49,7 +49,7 @@ async fn a_cloud_of_which_nothing_is_said_becomes_ready() {
         for (type_, status) in
             [("Available", "True"), ("Ready", "True"), ("Reconciling", "False"), ("Stalled", "False")]
         {
-            assert_eq!(condition(&world, kind, name, type_), succeeded(status), "{} of {name}", type_);
+            assert_eq!(condition(&world, kind, name, type_), succeeded(status), "{type_} of {name}");
         }
         let body = get(&world, kind, name);
         assert_eq!(body["status"]["observedGeneration"], body["metadata"]["generation"]);

@@ -148,7 +148,7 @@ pub(crate) fn assert_same(found: &Value, expected: &Value, context: impl FnOnce(
     let (found, expected) = (format!("{found:#}"), format!("{expected:#}"));
     let missing = |these: &str, those: &str, mark: &str| -> String {
         let lines = these.lines().filter(|line| !those.lines().any(|other| other == *line));
-        lines.map(|line| format!("{mark}{line}\n")).collect()
+        lines.flat_map(|line| [mark, line, "\n"]).collect()
     };
     let (more, less) = (missing(&found, &expected, "+"), missing(&expected, &found, "-"));
     panic!("another end, {}\n{less}{more}", context());

@@ -187,7 +187,7 @@ async fn a_workload_on_its_way_out_does_not_count_as_serving() {
         "MariaDB cloud-mariadb is not available"
     );
     world.edit_object(STATEFUL_SET, NAMESPACE, "cloud-mariadb", |set| {
-        set["metadata"]["finalizers"] = json!([])
+        set["metadata"]["finalizers"] = json!([]);
     });
     converge(&world, &engine).await;
     assert!(is_ready(&world, control_plane::KIND, "cloud"));

@@ -1,6 +1,7 @@
 //! Goldens: every manifest of every case, and the Secrets of its plan. A change of one is a change for every user.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use openstack_operator_model::lower::{Observed, SecretFacts};
 use openstack_operator_testkit::documents;
@@ -12,7 +13,7 @@ fn check(title: &str, case: &Case, observed: &Observed) {
     let bodies: Vec<_> = rendered.manifests.into_iter().map(|manifest| manifest.body).collect();
     let mut text = documents(&bodies);
     for secret in &rendered.plan.secrets {
-        text.push_str(&format!("---\n{secret:#?}\n"));
+        writeln!(text, "---\n{secret:#?}").unwrap();
     }
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path("../snapshots");

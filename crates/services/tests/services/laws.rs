@@ -7,7 +7,6 @@ use openstack_operator_model::kind::{
     CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, POD_DISRUPTION_BUDGET, SERVICE, STATEFUL_SET,
 };
 use openstack_operator_model::lower::{COMPONENT_LABEL, INSTANCE_LABEL, KIND_LABEL, Manifest, Observed};
-use openstack_operator_model::plan::{SecretContent, VariableValue};
 use openstack_operator_model::service::AnyService;
 use openstack_operator_services::{ALL, kinds, of_kind};
 use serde_json::{Value, json};

@@ -27,7 +27,7 @@ fn values(schema: &Value, words: &[String]) -> BoxedStrategy<Value> {
         let allowed: Vec<Value> = allowed.iter().filter(|value| !value.is_null()).cloned().collect();
         return select(allowed).boxed();
     }
-    let number = |field: &str| schema[field].as_f64().map(|number| number as i64);
+    let number = |field: &str| schema[field].as_number().and_then(whole);
     match schema["type"].as_str() {
         Some("boolean") => any::<bool>().prop_map(Value::from).boxed(),
         Some("integer") => {
@@ -51,27 +51,25 @@ fn values(schema: &Value, words: &[String]) -> BoxedStrategy<Value> {
     }
 }
 
+/// Bounds are written as `1` or as `1.0`.
+fn whole(number: &serde_json::Number) -> Option<i64> {
+    number.to_string().trim_end_matches(".0").parse().ok()
+}
+
 fn texts(schema: &Value) -> BoxedStrategy<Value> {
     let size = |field: &str, usual: u64| usize::try_from(schema[field].as_u64().unwrap_or(usual)).unwrap();
     let (least, most) = (size("minLength", 0), size("maxLength", 64));
     let fits = move |text: &String| (least..=most).contains(&text.chars().count());
-    let some = match schema["pattern"].as_str() {
-        Some(pattern) => {
-            let bare = pattern.trim_start_matches('^').trim_end_matches('$');
-            let any = string_regex(bare).unwrap();
-            if pattern.contains(r"\s") {
-                // What consists of several words is a schedule, and chance hardly ever writes one.
-                let schedules = select(SCHEDULES.to_vec()).prop_map(str::to_owned);
-                prop_oneof![6 => schedules, 1 => any].boxed()
-            } else {
-                any.boxed()
-            }
-        }
-        None => {
-            let nasty = select(NASTY.to_vec()).prop_map(str::to_owned);
-            let longest = most.min(260);
-            prop_oneof![2 => nasty, 4 => "[a-z][a-z0-9.-]{0,20}", 1 => Just("x".repeat(longest))].boxed()
-        }
+    let some = if let Some(pattern) = schema["pattern"].as_str() {
+        let bare = pattern.trim_start_matches('^').trim_end_matches('$');
+        let any = string_regex(bare).unwrap();
+        // What consists of several words is a schedule, and chance hardly ever writes one.
+        let schedules = select(SCHEDULES.to_vec()).prop_map(str::to_owned);
+        if pattern.contains(r"\s") { prop_oneof![6 => schedules, 1 => any].boxed() } else { any.boxed() }
+    } else {
+        let nasty = select(NASTY.to_vec()).prop_map(str::to_owned);
+        let longest = "x".repeat(most.min(260));
+        prop_oneof![2 => nasty, 4 => "[a-z][a-z0-9.-]{0,20}", 1 => Just(longest)].boxed()
     };
     some.prop_filter("of a length that the schema allows", fits).prop_map(Value::from).boxed()
 }
