@@ -13,7 +13,11 @@ use crate::operator::Operator;
 
 const CHANGE: Duration = Duration::from_mins(5);
 
-pub(crate) async fn changes_as_planned(sandbox: &Sandbox, operator: &Operator, cloud: &Cloud<'_>) -> Result<()> {
+pub(crate) async fn changes_as_planned(
+    sandbox: &Sandbox,
+    operator: &Operator,
+    cloud: &Cloud<'_>,
+) -> Result<()> {
     let keystone = cloud.part("keystone");
     let plan = Planner { operator, cloud, file: file(sandbox) };
 
@@ -26,7 +30,8 @@ pub(crate) async fn changes_as_planned(sandbox: &Sandbox, operator: &Operator, c
     ensure!(kept(&before, &after) == before.len(), "a pod was replaced to add one: {before:?} {after:?}");
     ensure!(after.len() == before.len() + 1, "there is not one pod more: {after:?}");
 
-    wanted["keystone"]["extraConfig"] = json!({ "keystone.conf": { "DEFAULT": { "insecure_debug": "true" } } });
+    wanted["keystone"]["extraConfig"] =
+        json!({ "keystone.conf": { "DEFAULT": { "insecure_debug": "true" } } });
     wanted["keystone"]["notifications"] = json!({ "enabled": true });
     let text = plan.announces(&wanted).await?;
     ensure!(text.contains("insecure_debug = true"), "the plan does not show the line: {text}");
@@ -92,9 +97,13 @@ impl Planner<'_> {
 }
 
 fn restarts_only(plan: &str, workload: &str) -> Result<()> {
-    let line = plan.lines().find(|line| line.starts_with("Restarts:")).context("the plan announces no restart")?;
+    let line =
+        plan.lines().find(|line| line.starts_with("Restarts:")).context("the plan announces no restart")?;
     ensure!(line.contains(workload), "the plan does not announce that {workload} restarts: {line}");
-    ensure!(line.matches("Deployment").count() + line.matches("StatefulSet").count() == 1, "more restarts: {line}");
+    ensure!(
+        line.matches("Deployment").count() + line.matches("StatefulSet").count() == 1,
+        "more restarts: {line}"
+    );
     Ok(())
 }
 
@@ -109,7 +118,11 @@ async fn rolls_only(cloud: &Cloud<'_>, wanted: &Value, workload: &str) -> Result
     let after = cloud.pods().await?;
     for (name, uid) in &before {
         let same = after.get(name) == Some(uid);
-        ensure!(same != name.starts_with(workload), "pod {name} was {}", if same { "kept" } else { "replaced" });
+        ensure!(
+            same != name.starts_with(workload),
+            "pod {name} was {}",
+            if same { "kept" } else { "replaced" }
+        );
     }
     Ok(())
 }

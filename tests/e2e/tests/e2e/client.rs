@@ -18,10 +18,17 @@ pub(crate) struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    pub(crate) async fn start(sandbox: &'a Sandbox, operator: &'a Operator, cloud: &'a Cloud<'a>) -> Result<Self> {
+    pub(crate) async fn start(
+        sandbox: &'a Sandbox,
+        operator: &'a Operator,
+        cloud: &'a Cloud<'a>,
+    ) -> Result<Self> {
         let mut main = container(POD, sandbox.image("client")?, &["sleep", "infinity"]);
-        main.volume_mounts =
-            Some(vec![VolumeMount { name: "tmp".into(), mount_path: "/tmp".into(), ..VolumeMount::default() }]);
+        main.volume_mounts = Some(vec![VolumeMount {
+            name: "tmp".into(),
+            mount_path: "/tmp".into(),
+            ..VolumeMount::default()
+        }]);
         let variable = |name: &str, value: &str| EnvVar {
             name: name.to_owned(),
             value: Some(value.to_owned()),
@@ -46,8 +53,16 @@ impl<'a> Client<'a> {
 
     /// Fetches the administrator's password anew.
     pub(crate) async fn log_in(&self) -> Result<()> {
-        let arguments =
-            ["login", self.cloud.name, "--namespace", &self.sandbox.namespace, "--output", "-", "--cloud", self.cloud.name];
+        let arguments = [
+            "login",
+            self.cloud.name,
+            "--namespace",
+            &self.sandbox.namespace,
+            "--output",
+            "-",
+            "--cloud",
+            self.cloud.name,
+        ];
         let clouds = self.operator.succeeds(&arguments).await?;
         let script = format!("cat >/tmp/clouds.yaml <<'END'\n{clouds}\nEND\n");
         self.shell(&script).await.map(drop)
@@ -59,7 +74,9 @@ impl<'a> Client<'a> {
 
     /// What an address answers, asked from inside the cluster.
     pub(crate) async fn fetch(&self, url: &str) -> Result<String> {
-        let program = format!("import urllib.request; print(urllib.request.urlopen({url:?}, timeout=10).read().decode())");
+        let program = format!(
+            "import urllib.request; print(urllib.request.urlopen({url:?}, timeout=10).read().decode())"
+        );
         self.shell(&format!("python3 -c {program:?}", program = program.replace('"', "'"))).await
     }
 

@@ -50,7 +50,11 @@ pub(crate) async fn goes(sandbox: &Sandbox, cloud: &Cloud<'_>) -> Result<()> {
     })
     .await?;
     let volumes = sandbox.api::<PersistentVolumeClaim>().list(&ListParams::default()).await?;
-    ensure!(volumes.items.len() == 2, "the volumes of the database and the bus should stay: {:?}", volumes.items);
+    ensure!(
+        volumes.items.len() == 2,
+        "the volumes of the database and the bus should stay: {:?}",
+        volumes.items
+    );
     Ok(())
 }
 

@@ -73,13 +73,17 @@ async fn drifts(sandbox: &Sandbox, cloud: &Cloud<'_>, client: &Client<'_>) -> Re
     client.shell(&format!("openstack endpoint delete {id}")).await?;
     eventually("the endpoint to come back", RETURN, async || {
         let found = client.openstack(count).await?;
-        ensure!(found.as_array().is_some_and(|list| list.len() == 1 && list[0]["ID"] != id.as_str()), "{found}");
+        ensure!(
+            found.as_array().is_some_and(|list| list.len() == 1 && list[0]["ID"] != id.as_str()),
+            "{found}"
+        );
         Ok(())
     })
     .await?;
 
     let server = cloud.part("mariadb-0");
-    let sql = |statement: &str| format!("mariadb --defaults-file=/etc/openstack/mariadb.cnf -N -e \"{statement}\"");
+    let sql =
+        |statement: &str| format!("mariadb --defaults-file=/etc/openstack/mariadb.cnf -N -e \"{statement}\"");
     sandbox.shell(&server, "mariadb", &sql("DROP USER keystone")).await?;
     eventually("the database user to come back", RETURN, async || {
         let found = sandbox

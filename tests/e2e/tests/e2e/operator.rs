@@ -32,7 +32,8 @@ pub(crate) struct Operator {
 impl Operator {
     /// Installs the operator, or finds it installed by an earlier test.
     pub(crate) async fn install(sandbox: &Sandbox) -> Result<Self> {
-        let program = env::var("E2E_OPERATOR").context("E2E_OPERATOR is not set: run through `cargo xtask test`")?;
+        let program =
+            env::var("E2E_OPERATOR").context("E2E_OPERATOR is not set: run through `cargo xtask test`")?;
         let operator = Self { program: program.into() };
         let (registry, tag) = (env::var("E2E_IMAGES_REGISTRY")?, env::var("E2E_IMAGES_TAG")?);
         let image = sandbox.image("operator")?;
@@ -42,7 +43,8 @@ impl Operator {
         ]
         .concat();
         let manifests = operator.succeeds(&arguments).await?;
-        let documents: Vec<Value> = serde_saphyr::from_multiple(&manifests).context("the manifests are no YAML")?;
+        let documents: Vec<Value> =
+            serde_saphyr::from_multiple(&manifests).context("the manifests are no YAML")?;
         for mut document in documents {
             if document["kind"] == "Deployment" {
                 let environment = &mut document["spec"]["template"]["spec"]["containers"][0]["env"];
@@ -89,7 +91,11 @@ impl Operator {
                 .collect();
             ensure!(changed.is_empty(), "it wrote: {}", changed.join(", "));
             let looked = |metrics: &BTreeMap<String, u64>| -> u64 {
-                metrics.iter().filter(|(name, _)| name.contains("_reconciles_total")).map(|(_, value)| value).sum()
+                metrics
+                    .iter()
+                    .filter(|(name, _)| name.contains("_reconciles_total"))
+                    .map(|(_, value)| value)
+                    .sum()
             };
             ensure!(looked(&after) > looked(&before), "it looked at nothing, so that it says nothing");
             let memory = *after.get("process_resident_memory_bytes").context("no memory metric")?;
@@ -105,7 +111,8 @@ impl Operator {
 async fn metrics(sandbox: &Sandbox, client: &client::Client<'_>) -> Result<BTreeMap<String, u64>> {
     let pods = Api::<Pod>::namespaced(sandbox.client.clone(), NAME);
     let list = pods.list(&ListParams::default().labels("app.kubernetes.io/name=openstack-operator")).await?;
-    let address = list.items.iter().find_map(|pod| pod.status.as_ref()?.pod_ip.clone()).context("no operator runs")?;
+    let address =
+        list.items.iter().find_map(|pod| pod.status.as_ref()?.pod_ip.clone()).context("no operator runs")?;
     let text = client.fetch(&format!("http://{address}:8080/metrics")).await?;
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     Ok(lines
