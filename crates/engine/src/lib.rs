@@ -16,3 +16,4 @@ mod report;
 pub mod route;
 pub mod run;
 mod secret;
+mod work;

@@ -9,43 +9,13 @@ use openstack_operator_model::condition::{ConditionType, Findings, Progress, Sta
 use openstack_operator_model::lower::{self, Instance, Manifests, Observed, PHASES, Phase, task};
 use openstack_operator_model::plan::{Plan, SecretContent, VariableValue};
 use openstack_operator_model::service::AnyService;
-use openstack_operator_model::status::{Effect, ServiceRow, Stage, Status};
 use serde_json::{Value, json};
 
 use crate::apply::{Applied, whole};
 use crate::engine::{Engine, FINALIZER, Key, Outcome, Stop, guarded, instance};
 use crate::gather::{self, Gathered};
 use crate::ports::{PortError, PortResult};
-
-/// What one reconcile has found and will say.
-struct Work {
-    findings: Findings,
-    status: Status,
-    /// When something is due by the clock.
-    due: Option<Duration>,
-    /// The part that is being worked on, which a failed call is a failure of.
-    at: ConditionType,
-    /// Something was written to the status that the next step relies on: go on at once.
-    again: bool,
-}
-
-impl Work {
-    /// Of what is found twice the one that is further from done stays.
-    fn found(&mut self, condition: ConditionType, progress: Progress) {
-        match self.findings.parts.iter_mut().find(|(known, _)| *known == condition) {
-            Some((_, known)) => *known = known.clone().and(progress),
-            None => self.findings.parts.push((condition, progress)),
-        }
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.findings.unmet().is_some()
-    }
-
-    fn sooner(&mut self, due: Option<Duration>) {
-        self.due = [self.due, due].into_iter().flatten().min();
-    }
-}
+use crate::work::{Work, row};
 
 impl Engine {
     /// Brings the world one step closer to what an object says.
@@ -95,7 +65,7 @@ impl Engine {
                 Some(message)
             }
         };
-        let outcome = outcome(&work, failure);
+        let outcome = work.outcome(failure);
         self.report(key, &object, &before, &work.findings, work.status).await?;
         Ok(outcome)
     }
@@ -134,7 +104,7 @@ impl Engine {
         work.findings.remarks =
             plan.skipped.iter().map(|skip| format!("no {}: {}", skip.name, skip.reason)).collect();
         let effects = self.effects(&key.namespace, &plan).await?;
-        if !record_effects(&effects, work) {
+        if !work.record_effects(&effects) {
             return Ok(());
         }
         let observed = self.claims(&instance, &plan, &gathered, work).await?;
@@ -274,7 +244,7 @@ impl Engine {
                         work.status.provides = plan.provides.clone();
                     }
                 }
-                Phase::Children => tell_services(plan, rows, work),
+                Phase::Children => work.tell_services(plan, rows),
                 Phase::Config | Phase::Tasks | Phase::Exposure | Phase::Finish => {}
             }
             if phase == Phase::Workloads && service.directs() {
@@ -290,20 +260,6 @@ impl Engine {
         }
         Ok(())
     }
-}
-
-/// **Invariant:** an effect is in the status before it is made, so that one that was made is always undone.
-fn record_effects(wanted: &[Effect], work: &mut Work) -> bool {
-    let missing: Vec<_> =
-        wanted.iter().filter(|effect| !work.status.effects.contains(effect)).cloned().collect();
-    if missing.is_empty() {
-        return true;
-    }
-    work.status.effects.extend(missing);
-    work.status.effects.sort();
-    work.again = true;
-    work.found(ConditionType::ConfigReady, Progress::waiting("not begun"));
-    false
 }
 
 /// Secrets that pods read and others write.
@@ -340,64 +296,6 @@ fn condition_of(phase: Phase) -> ConditionType {
 /// A call that failed is a part that failed: the others can still be told.
 fn attempted(result: PortResult<Progress>) -> Progress {
     result.unwrap_or_else(|error| Progress::Failed { message: chain(&error) })
-}
-
-fn row(plan: &Plan, name: &str, live: &Value, progress: &Progress) -> Option<(Stage, ServiceRow)> {
-    let child = plan.children.iter().find(|child| child.name == name)?;
-    let waiting_for = match progress {
-        Progress::Waiting { message, .. } | Progress::Failed { message } => Some(message.clone()),
-        Progress::Done | Progress::NotReached => None,
-    };
-    let endpoint = live.pointer("/status/endpoint").and_then(Value::as_str).map(str::to_owned);
-    let row = ServiceRow {
-        kind: child.kind.kind.to_owned(),
-        name: name.to_owned(),
-        ready: waiting_for.is_none(),
-        waiting_for,
-        endpoint,
-    };
-    Some((child.stage, row))
-}
-
-fn tell_services(plan: &Plan, rows: Vec<Option<(Stage, ServiceRow)>>, work: &mut Work) {
-    let rows: Vec<(Stage, ServiceRow)> = rows.into_iter().flatten().collect();
-    let unready = rows.iter().filter(|(_, row)| !row.ready).map(|(stage, _)| *stage).min();
-    work.status.phase = Some(unready.unwrap_or(Stage::Ready));
-    work.findings.available = Some(unready.is_none());
-    let skipped = plan.skipped.iter().map(|skip| ServiceRow {
-        kind: skip.kind.kind.to_owned(),
-        name: skip.name.clone(),
-        ready: false,
-        waiting_for: Some(format!("left out: {}", skip.reason)),
-        endpoint: None,
-    });
-    work.status.services = rows.into_iter().map(|(_, row)| row).chain(skipped).collect();
-}
-
-fn outcome(work: &Work, failure: Option<String>) -> Outcome {
-    if let Some(message) = failure {
-        return Outcome::Failed { message };
-    }
-    if work.findings.stall.is_some() {
-        return Outcome::Stalled;
-    }
-    if work.again {
-        return Outcome::Waiting { after: Some(Duration::ZERO) };
-    }
-    let failed = work.findings.parts.iter().find_map(|(_, progress)| match progress {
-        Progress::Failed { message } => Some(message.clone()),
-        _ => None,
-    });
-    if let Some(message) = failed {
-        return Outcome::Failed { message };
-    }
-    match work.findings.unmet() {
-        None => Outcome::Done { recheck: work.due },
-        Some((_, Progress::Waiting { after, .. })) => {
-            Outcome::Waiting { after: [*after, work.due].into_iter().flatten().min() }
-        }
-        Some(_) => Outcome::Waiting { after: work.due },
-    }
 }
 
 /// An error with all its causes in one line.
