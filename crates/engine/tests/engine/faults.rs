@@ -65,23 +65,24 @@ struct Step {
     writes: usize,
 }
 
-/// Every reconcile of an undisturbed run that wrote something, and where the run ends.
+/// Every reconcile of an undisturbed run that wrote something, one of each object at rest, and where the run ends.
 async fn record(world: World) -> (Vec<Step>, Value) {
     let engine = engine(&world);
-    let mut steps = Vec::new();
+    let mut steps: Vec<Step> = Vec::new();
     loop {
         let mut busy = false;
+        let mut idle = Vec::new();
         for key in keys(&world, &engine) {
             let before = world.fork();
             world.script.clear_log();
             let outcome = engine.reconcile(&key).await;
             let (calls, writes) = (world.script.log().len(), world.script.writes().len());
             busy |= writes > 0 || is_urgent(&outcome);
-            if writes > 0 {
-                steps.push(Step { before, after: world.fingerprint(), key, calls, writes });
-            }
+            let step = Step { before, after: world.fingerprint(), key, calls, writes };
+            if writes > 0 { steps.push(step) } else { idle.push(step) }
         }
         if !world.cluster.settle() && !busy {
+            steps.extend(idle);
             return (steps, world.fingerprint());
         }
     }

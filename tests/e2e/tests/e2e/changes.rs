@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use openstack_operator_smoke::Sandbox;
+use openstack_operator_smoke::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::cloud::Cloud;
@@ -52,7 +53,8 @@ pub(crate) async fn changes_as_planned(
     let installed = object.data["status"]["installed"].as_str().unwrap_or_default();
     ensure!(installed.ends_with(tag), "the image in place is {installed}");
 
-    plan.is_quiet(&wanted).await
+    // Tasks that are done are removed right after the cloud is Ready.
+    eventually("nothing to be left to do", CHANGE, async || plan.is_quiet(&wanted).await).await
 }
 
 /// Where the manifest to be planned is written.
