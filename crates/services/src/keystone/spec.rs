@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
     plural = "keystones",
     namespaced,
     status = "Status",
+    // Not `ks`, which is what Flux calls its Kustomizations.
+    shortname = "kst",
     category = "openstack",
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint"),
     validation = Rule::new("has(self.spec.database) && has(self.spec.database.clusterRef) != has(self.spec.database.host)")
