@@ -8,16 +8,13 @@ use kube::core::DynamicObject;
 use openstack_operator_model::assess::{self, JobOutcome};
 use openstack_operator_model::condition::Progress;
 use openstack_operator_model::kind::{JOB, Kind, POD};
-use openstack_operator_model::lower::{Manifest, TASK_ANNOTATION};
+use openstack_operator_model::lower::{APPLIED_ANNOTATION, Manifest, TASK_ANNOTATION};
 use openstack_operator_model::name;
 use serde_json::Value;
 
 use crate::engine::Engine;
 use crate::ports::PortResult;
 
-/// Stands for all that the operator said of an object when it last applied it. Another value means that something
-/// was said then which is not said any more.
-const APPLIED_ANNOTATION: &str = "openstack.k8s.io/applied";
 /// For how long a failed Job stays before it is tried again, so that its log can be read.
 const KEPT: SignedDuration = SignedDuration::from_mins(5);
 

@@ -11,7 +11,7 @@ use kube::core::DynamicObject;
 use openstack_operator_model::condition::Progress;
 use openstack_operator_model::keyring::{self, Decision, RingState};
 use openstack_operator_model::kind::SECRET;
-use openstack_operator_model::lower::{Instance, SecretFacts, manifest};
+use openstack_operator_model::lower::{Instance, ROTATIONS_ANNOTATION, SecretFacts, manifest};
 use openstack_operator_model::name;
 use openstack_operator_model::plan::{Entry, KeyRing, Piece, SecretContent, SecretKey, SecretPlan};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -22,7 +22,6 @@ use crate::apply::Applied;
 use crate::engine::Engine;
 use crate::ports::PortResult;
 
-const ROTATIONS: &str = "openstack.k8s.io/rotations";
 const ROTATED_AT: &str = "openstack.k8s.io/rotated-at";
 const RETIRED: &str = "openstack.k8s.io/retired-keys";
 const REQUEST: &str = "openstack.k8s.io/rotation-request";
@@ -53,7 +52,8 @@ impl Engine {
         if plan.retained {
             metadata.owner_references = None;
         }
-        let rotations = annotations.get(ROTATIONS).and_then(|count| count.parse().ok()).unwrap_or(0);
+        let rotations =
+            annotations.get(ROTATIONS_ANNOTATION).and_then(|count| count.parse().ok()).unwrap_or(0);
         metadata.annotations = (!annotations.is_empty()).then_some(annotations);
         let data: Values = wanted.iter().map(|(key, value)| (key.clone(), STANDARD.encode(value))).collect();
         let fields = [("type", json!("Opaque")), ("data", json!(data))];
@@ -177,7 +177,7 @@ fn due(ring: &KeyRing, state: &RingState, now: Timestamp) -> Duration {
 
 fn remembered(state: &RingState, rotations: u32) -> Values {
     let mut annotations = Values::from([
-        (ROTATIONS.to_owned(), rotations.to_string()),
+        (ROTATIONS_ANNOTATION.to_owned(), rotations.to_string()),
         (ROTATED_AT.to_owned(), state.rotated_at.to_string()),
         (RETIRED.to_owned(), json!(state.retired).to_string()),
     ]);
@@ -199,7 +199,7 @@ fn ring_state(
         Some((
             retired,
             rotated_at,
-            annotations.get(ROTATIONS)?.parse().ok()?,
+            annotations.get(ROTATIONS_ANNOTATION)?.parse().ok()?,
             annotations.get(REQUEST).cloned(),
         ))
     };

@@ -27,6 +27,11 @@ pub const KIND_LABEL: &str = "openstack.k8s.io/kind";
 pub const TASK_ANNOTATION: &str = "openstack.k8s.io/task";
 /// Stands for the values of the Secrets that pods read at start.
 pub const SECRETS_ANNOTATION: &str = "openstack.k8s.io/secrets";
+/// Stands for all that the operator said of an object when it last applied it. Another value means that something
+/// was said then which is not said any more.
+pub const APPLIED_ANNOTATION: &str = "openstack.k8s.io/applied";
+/// How often the keys of a Secret were rotated.
+pub const ROTATIONS_ANNOTATION: &str = "openstack.k8s.io/rotations";
 
 /// The object whose plan is lowered.
 #[derive(Clone, Debug)]

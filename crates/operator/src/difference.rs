@@ -1,6 +1,6 @@
 //! How a live object differs from a manifest, in what the operator says of it and in nothing else.
 
-use openstack_operator_model::lower::{MANAGER, SECRETS_ANNOTATION};
+use openstack_operator_model::lower::{APPLIED_ANNOTATION, MANAGER, SECRETS_ANNOTATION};
 use serde_json::{Map, Value};
 
 pub(crate) use crate::difference::hunk::{Hunk, Line, file_hunks, hunks};
@@ -8,9 +8,6 @@ use crate::difference::pairing::{Owned, keys_of, same};
 
 mod hunk;
 mod pairing;
-
-/// Stands for all that the operator said when it last applied an object.
-const APPLIED_ANNOTATION: &str = "openstack.k8s.io/applied";
 
 /// An object before and after, cut down to what is compared.
 #[derive(Clone, Debug)]

@@ -8,16 +8,13 @@ use kube::api::ListParams;
 use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
 use openstack_operator_engine::engine::Key;
 use openstack_operator_model::kind::{CHILD_KINDS, Kind, SECRET};
-use openstack_operator_model::lower::{MANAGED_BY_LABEL, MANAGER, SecretFacts};
+use openstack_operator_model::lower::{MANAGED_BY_LABEL, MANAGER, ROTATIONS_ANNOTATION, SecretFacts};
 use openstack_operator_services::kinds;
 use serde_json::Value;
 use snafu::{ResultExt, Snafu};
 
 use crate::cluster::{self, Listing, api};
 use crate::plan_all::{Known, KnownObject};
-
-/// Says how often a ring of keys was rotated.
-const ROTATIONS_ANNOTATION: &str = "openstack.k8s.io/rotations";
 
 #[derive(Debug, Snafu)]
 pub(crate) enum Error {

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
 use openstack_operator_model::kind::SECRET;
-use openstack_operator_model::lower::{SECRETS_ANNOTATION, TASK_ANNOTATION};
+use openstack_operator_model::lower::{APPLIED_ANNOTATION, SECRETS_ANNOTATION, TASK_ANNOTATION};
 use serde_json::{Map, Value, json};
 
 use crate::environment::GENERATED;
@@ -14,7 +14,7 @@ use crate::store::{Key, Store, UID};
 
 /// Annotations that follow from generated values, and what stands for their values.
 const DERIVED: [(&str, &str); 3] =
-    [(SECRETS_ANNOTATION, "secrets"), (TASK_ANNOTATION, "task"), ("openstack.k8s.io/applied", "applied")];
+    [(SECRETS_ANNOTATION, "secrets"), (TASK_ANNOTATION, "task"), (APPLIED_ANNOTATION, "applied")];
 
 /// Objects by kind and name, and other servers by port. Values of Secrets are decoded. What differs between runs is
 /// replaced by a placeholder that is numbered by its first appearance, so that what was equal stays equal.
