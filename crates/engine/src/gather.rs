@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use openstack_operator_model::assess;
 use openstack_operator_model::common::Reference;
 use openstack_operator_model::condition::Progress;
-use openstack_operator_model::kind::SECRET;
+use openstack_operator_model::kind::{SECRET, SERVICE};
 use openstack_operator_model::need::{Needs, Resolved};
 use openstack_operator_model::status::Status;
 use serde_json::Value;
@@ -19,6 +19,8 @@ pub(crate) struct Gathered {
     pub(crate) resolved: Resolved,
     /// Objects that provide something but do not serve at the moment.
     pub(crate) unavailable: BTreeSet<Reference>,
+    /// Objects that workloads wait for and that are not Ready.
+    pub(crate) unready: BTreeSet<Reference>,
     pub(crate) uses: Vec<Reference>,
     /// `Done`, or the first thing that is missing.
     pub(crate) progress: Option<Progress>,
@@ -68,21 +70,38 @@ impl Engine {
             }
         }
         for reference in &needs.after {
-            let Some(kind) = self.kind(&reference.kind) else {
+            if self.kind(&reference.kind).is_none() {
                 gathered.lacks(format!("there is no kind {} (spec.dependsOn)", reference.kind));
                 continue;
-            };
+            }
             gathered.uses.push(reference.clone());
-            let object = self.ports.cluster.get(kind, &key.namespace, &reference.name).await?;
-            let ready = object.is_some_and(|object| matches!(assess::ready(&object.data), Some((true, _))));
-            if !ready {
+            if !self.is_ready(key, reference).await? {
                 gathered
                     .lacks(format!("{} {} is not Ready (spec.dependsOn)", reference.kind, reference.name));
+            }
+        }
+        for reference in &needs.later {
+            gathered.uses.push(reference.clone());
+            if !self.is_ready(key, reference).await? {
+                gathered.unready.insert(reference.clone());
+            }
+        }
+        for name in &needs.addresses {
+            let service = self.ports.cluster.get(SERVICE, &key.namespace, name).await?;
+            let address = service.as_ref().and_then(|service| service.data.pointer("/spec/clusterIP")?.as_str());
+            if let Some(address) = address {
+                gathered.resolved.addresses.insert(name.clone(), address.to_owned());
             }
         }
         gathered.uses.sort();
         gathered.uses.dedup();
         Ok(gathered)
+    }
+
+    async fn is_ready(&self, key: &Key, reference: &Reference) -> PortResult<bool> {
+        let Some(kind) = self.kind(&reference.kind) else { return Ok(false) };
+        let object = self.ports.cluster.get(kind, &key.namespace, &reference.name).await?;
+        Ok(object.is_some_and(|object| matches!(assess::ready(&object.data), Some((true, _)))))
     }
 }
 

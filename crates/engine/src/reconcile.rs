@@ -6,14 +6,16 @@ use kube::core::DynamicObject;
 use openstack_operator_model::assess;
 use openstack_operator_model::common::PAUSE_ANNOTATION;
 use openstack_operator_model::condition::{ConditionType, Findings, Progress, Stall};
-use openstack_operator_model::lower::{self, Instance, Manifests, Observed, PHASES, Phase, task};
+use openstack_operator_model::kind::CONTROLLERS;
+use openstack_operator_model::lower::{self, Instance, Manifest, Manifests, Observed, PHASES, Phase, task};
+use openstack_operator_model::name;
 use openstack_operator_model::plan::{Plan, SecretContent, VariableValue};
 use openstack_operator_model::service::AnyService;
 use serde_json::{Value, json};
 
 use crate::apply::{Applied, whole};
 use crate::engine::{Engine, FINALIZER, Key, Outcome, Stop, guarded, instance};
-use crate::gather::{self, Gathered};
+use crate::gather::{self, Gathered, is_true};
 use crate::ports::{PortError, PortResult};
 use crate::work::{Work, row};
 
@@ -101,6 +103,8 @@ impl Engine {
         let memory = work.status.memory.clone();
         let plan = guarded("planning", || service.plan(object, &gathered.resolved, &self.site, &memory))?;
         work.status.endpoint.clone_from(&plan.endpoint);
+        // Others may plan with it before anything serves: what they do with it waits for that by itself.
+        work.status.provides.clone_from(&plan.provides);
         work.findings.remarks =
             plan.skipped.iter().map(|skip| format!("no {}: {}", skip.name, skip.reason)).collect();
         let effects = self.effects(&key.namespace, &plan).await?;
@@ -182,15 +186,27 @@ impl Engine {
         manifests: &Manifests,
         work: &mut Work,
     ) -> Result<(), Stop> {
+        let mut registration = self.register_early(key, plan, gathered, work).await;
         for phase in PHASES {
-            // The catalog comes between the way in and what finishes a rollout.
+            if phase == Phase::Workloads
+                && let Some(progress) = registration.take_if(|progress| *progress != Progress::Done)
+            {
+                // Programs that start without their user would not try again for a minute. What has been registered
+                // once can be changed without asking: the identity service may be the one that is down.
+                if is_true(&work.status, ConditionType::Registered.name()) {
+                    registration = Some(progress);
+                } else {
+                    work.found(ConditionType::Registered, progress);
+                }
+            }
+            // The identity service itself can be spoken to when there is a way in, and before a rollout is finished.
             if phase == Phase::Finish
                 && let Some(catalog) = &plan.catalog
             {
-                let progress = if work.is_stopped() {
-                    Progress::NotReached
-                } else {
-                    attempted(self.ensure_catalog(&key.namespace, catalog, gathered).await)
+                let progress = match registration.take() {
+                    Some(progress) => progress,
+                    None if work.is_stopped() => Progress::NotReached,
+                    None => attempted(self.ensure_catalog(&key.namespace, catalog, gathered).await),
                 };
                 work.found(ConditionType::Registered, progress);
             }
@@ -212,7 +228,11 @@ impl Engine {
             let mut serves = true;
             let mut rows = Vec::new();
             for manifest in list {
-                let now = match self.apply(&key.namespace, manifest).await? {
+                let applied = match self.held_back(key, plan, manifest, gathered).await? {
+                    Some(waiting) => Applied::NotYet(waiting),
+                    None => self.apply(&key.namespace, manifest).await?,
+                };
+                let now = match applied {
                     Applied::NotYet(progress) => {
                         serves &= assess::serves(manifest.kind, &Value::Null);
                         rows.push(row(plan, &manifest.name, &Value::Null, &progress));
@@ -240,9 +260,6 @@ impl Engine {
             match phase {
                 Phase::Workloads => {
                     work.findings.available = Some(serves);
-                    if serves {
-                        work.status.provides = plan.provides.clone();
-                    }
                 }
                 Phase::Children => work.tell_services(plan, rows),
                 Phase::Config | Phase::Tasks | Phase::Exposure | Phase::Finish => {}
@@ -259,6 +276,44 @@ impl Engine {
             work.found(condition, progress);
         }
         Ok(())
+    }
+
+    /// Tells the identity service of an object that is not the identity service itself.
+    async fn register_early(
+        &self,
+        key: &Key,
+        plan: &Plan,
+        gathered: &Gathered,
+        work: &Work,
+    ) -> Option<Progress> {
+        let catalog = plan.catalog.as_ref()?;
+        if catalog.provider.kind == key.kind.kind && catalog.provider.name == key.name || work.is_stopped() {
+            return None;
+        }
+        Some(attempted(self.ensure_catalog(&key.namespace, catalog, gathered).await))
+    }
+
+    /// Why a workload is not started for the first time, where it waits for other objects.
+    async fn held_back(
+        &self,
+        key: &Key,
+        plan: &Plan,
+        manifest: &Manifest,
+        gathered: &Gathered,
+    ) -> PortResult<Option<Progress>> {
+        let after = plan.workloads.iter().find_map(|workload| {
+            let name = name::optional_part(&key.name, workload.suffix.as_deref());
+            (name == manifest.name && !workload.after.is_empty()).then_some(&workload.after)
+        });
+        let unready = after.into_iter().flatten().find(|reference| gathered.unready.contains(reference));
+        let Some(unready) = unready.filter(|_| CONTROLLERS.contains(&manifest.kind)) else {
+            return Ok(None);
+        };
+        let live = self.ports.cluster.get(manifest.kind, &key.namespace, &manifest.name).await?;
+        Ok(live.is_none().then(|| {
+            let (kind, name) = (manifest.kind.kind, &manifest.name);
+            Progress::waiting(format!("{kind} {name} waits for {} {}", unready.kind, unready.name))
+        }))
     }
 }
 

@@ -33,7 +33,7 @@ impl NeedIndex {
         let place = |kind: Kind, name: &String| (kind, key.namespace.clone(), name.clone());
         let mut places: Vec<Place> = needs.objects.iter().map(|need| place(need.kind, &need.name)).collect();
         places.extend(needs.secrets.iter().map(|need| place(SECRET, &need.name)));
-        places.extend(needs.after.iter().filter_map(|reference| {
+        places.extend(needs.after.iter().chain(&needs.later).filter_map(|reference| {
             let kind = kinds.iter().find(|kind| kind.kind == reference.kind)?;
             Some(place(*kind, &reference.name))
         }));

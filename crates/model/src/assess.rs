@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::condition::Progress;
-use crate::kind::{CHILD_KINDS, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, STATEFUL_SET};
+use crate::kind::{CHILD_KINDS, DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, STATEFUL_SET};
 
 /// How far one live object has come. Messages hold no times and no generated names, so that they stay the same
 /// while nothing changes.
@@ -11,6 +11,7 @@ pub fn assess(kind: Kind, name: &str, live: &Value) -> Progress {
     match kind {
         DEPLOYMENT => rollout(kind, name, live, "availableReplicas"),
         STATEFUL_SET => rollout(kind, name, live, "readyReplicas"),
+        DAEMON_SET => on_nodes(name, live),
         JOB => job(name, live),
         HTTP_ROUTE => route(name, live),
         // What has no work to do is done when it exists.
@@ -20,11 +21,13 @@ pub fn assess(kind: Kind, name: &str, live: &Value) -> Progress {
     }
 }
 
-/// Whether a live workload serves at all.
+/// Whether a live workload serves at all. A Job that runs beside workloads gives them what they cannot serve without.
 pub fn serves(kind: Kind, live: &Value) -> bool {
     let field = match kind {
         DEPLOYMENT => "/status/availableReplicas",
         STATEFUL_SET => "/status/readyReplicas",
+        DAEMON_SET => "/status/numberReady",
+        JOB => return job_outcome(live) == JobOutcome::Complete,
         _ => return true,
     };
     number(live, field) > 0
@@ -55,6 +58,23 @@ fn rollout(kind: Kind, name: &str, live: &Value, counted: &str) -> Progress {
         ("ready", serving.min(wanted))
     };
     Progress::waiting(format!("{} {name}: {count} of {wanted} pods {what}", kind.kind))
+}
+
+/// A set that has a pod on every node of some kind. Where no node is of that kind, nobody has decided yet which is.
+fn on_nodes(name: &str, live: &Value) -> Progress {
+    let wanted = number(live, "/status/desiredNumberScheduled");
+    let updated = number(live, "/status/updatedNumberScheduled");
+    let ready = number(live, "/status/numberReady");
+    let seen = number(live, "/status/observedGeneration") >= number(live, "/metadata/generation");
+    let (what, count) = match (seen, updated < wanted) {
+        (true, _) if wanted == 0 => {
+            return Progress::waiting(format!("DaemonSet {name}: no node has the labels of its nodeSelector"));
+        }
+        (true, false) if ready >= wanted => return Progress::Done,
+        (true, true) => ("updated", updated),
+        _ => ("ready", ready.min(wanted)),
+    };
+    Progress::waiting(format!("DaemonSet {name}: {count} of {wanted} pods {what}"))
 }
 
 /// What became of a Job.
@@ -162,6 +182,23 @@ mod tests {
             "status": { "observedGeneration": 2, "updatedReplicas": 1, "readyReplicas": 1, "replicas": 1 }
         });
         assert_ne!(assess(STATEFUL_SET, "x", &live), Progress::Done);
+    }
+
+    #[test]
+    fn a_set_of_nodes_is_done_when_every_node_has_a_new_pod_that_is_ready() {
+        let live = |wanted: i64, updated: i64, ready: i64| {
+            json!({ "metadata": { "generation": 1 }, "status": { "observedGeneration": 1,
+                "desiredNumberScheduled": wanted, "updatedNumberScheduled": updated, "numberReady": ready } })
+        };
+        let message = |wanted, updated, ready| match assess(DAEMON_SET, "x", &live(wanted, updated, ready)) {
+            Progress::Waiting { message, .. } => message,
+            _ => String::new(),
+        };
+        assert_eq!(assess(DAEMON_SET, "x", &live(2, 2, 2)), Progress::Done);
+        assert_eq!(message(2, 1, 2), "DaemonSet x: 1 of 2 pods updated");
+        assert_eq!(message(2, 2, 1), "DaemonSet x: 1 of 2 pods ready");
+        assert!(message(0, 0, 0).contains("no node has the labels"));
+        assert_ne!(assess(DAEMON_SET, "x", &json!({ "metadata": { "generation": 1 } })), Progress::Done);
     }
 
     #[test]

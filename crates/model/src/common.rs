@@ -292,6 +292,15 @@ pub struct MessagingSettings {
     pub cluster_ref: Option<NameReference>,
 }
 
+/// The identity service that a service belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IdentitySettings {
+    /// Object whose catalog names the service, and which the service's user is made on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_ref: Option<NameReference>,
+}
+
 /// The cache of a service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -49,6 +49,9 @@ pub const SECRET: Kind = Kind::new("", "v1", "Secret", "secrets");
 pub const SERVICE: Kind = Kind::new("", "v1", "Service", "services");
 pub const DEPLOYMENT: Kind = Kind::new("apps", "v1", "Deployment", "deployments");
 pub const STATEFUL_SET: Kind = Kind::new("apps", "v1", "StatefulSet", "statefulsets");
+pub const DAEMON_SET: Kind = Kind::new("apps", "v1", "DaemonSet", "daemonsets");
+pub const PERSISTENT_VOLUME_CLAIM: Kind =
+    Kind::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
 pub const JOB: Kind = Kind::new("batch", "v1", "Job", "jobs");
 pub const POD_DISRUPTION_BUDGET: Kind =
     Kind::new("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
@@ -56,7 +59,21 @@ pub const HTTP_ROUTE: Kind = Kind::new("gateway.networking.k8s.io", "v1", "HTTPR
 /// Not a child, since no plan makes one, but watched: pods report, and are given orders by annotation.
 pub const POD: Kind = Kind::new("", "v1", "Pod", "pods");
 
+/// Kinds that run pods for as long as they are there.
+pub const CONTROLLERS: &[Kind] = &[DEPLOYMENT, STATEFUL_SET, DAEMON_SET];
+
 /// **Invariant:** every kind that lowering emits is here or is one of the operator's own. Watches, pruning and
 /// access rights all come from this list.
 pub const CHILD_KINDS: &[Kind] =
-    &[CONFIG_MAP, SECRET, SERVICE, DEPLOYMENT, STATEFUL_SET, JOB, POD_DISRUPTION_BUDGET, HTTP_ROUTE];
+    &[
+        CONFIG_MAP,
+        SECRET,
+        PERSISTENT_VOLUME_CLAIM,
+        SERVICE,
+        DEPLOYMENT,
+        STATEFUL_SET,
+        DAEMON_SET,
+        JOB,
+        POD_DISRUPTION_BUDGET,
+        HTTP_ROUTE,
+    ];

@@ -14,6 +14,7 @@ mod config;
 mod expose;
 mod pod;
 pub mod task;
+mod volume;
 mod workload;
 
 pub const MANAGER: &str = "openstack-operator";
@@ -94,7 +95,9 @@ pub fn lower(instance: &Instance, plan: &Plan, observed: &Observed) -> Manifests
     let mut manifests = Manifests::new();
     let files = config::files(instance, plan);
     let lowering = Lowering { instance, plan, observed, files: &files };
-    manifests.insert(Phase::Config, config::manifests(&lowering));
+    let mut config = config::manifests(&lowering);
+    config.extend(volume::manifests(&lowering));
+    manifests.insert(Phase::Config, config);
     let (before, beside, after) = task::manifests(&lowering);
     manifests.insert(Phase::Tasks, before);
     let mut workloads: Vec<Manifest> =
@@ -171,7 +174,7 @@ impl Instance {
     }
 
     fn part(&self, suffix: Option<&str>) -> String {
-        suffix.map_or_else(|| self.name.clone(), |suffix| name::part(&self.name, suffix))
+        name::optional_part(&self.name, suffix)
     }
 }
 

@@ -15,6 +15,11 @@ pub fn part(instance: &str, part: &str) -> String {
     fitted(&format!("{instance}-{part}"))
 }
 
+/// The name of a part, or of the instance itself where the part has no name of its own.
+pub fn optional_part(instance: &str, name: Option<&str>) -> String {
+    name.map_or_else(|| instance.to_owned(), |name| part(instance, name))
+}
+
 fn fitted(name: &str) -> String {
     if name.len() <= LONGEST {
         return name.to_owned();

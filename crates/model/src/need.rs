@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use crate::common::Reference;
 use crate::kind::Kind;
 use crate::service::Invalid;
-use crate::status::{CacheServers, DatabaseServer, IdentityServer, MessagingServer, Provides};
+use crate::status::{
+    CacheServers, ComputeServer, DatabaseServer, IdentityServer, MessagingServer, NetworkServer, Provides,
+};
 
 /// Everything an object needs of others.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,6 +16,10 @@ pub struct Needs {
     pub secrets: Vec<SecretNeed>,
     /// Objects that must be Ready, of which nothing is used.
     pub after: Vec<Reference>,
+    /// Objects that some workloads wait for and others do not.
+    pub later: Vec<Reference>,
+    /// Services of the object itself whose addresses others must know as numbers.
+    pub addresses: Vec<String>,
 }
 
 /// An object of which something is used.
@@ -48,16 +54,25 @@ impl Needs {
     }
 
     #[must_use]
+    pub fn later(mut self, kind: Kind, name: Option<&str>) -> Self {
+        self.later.extend(name.map(|name| Reference { kind: kind.kind.to_owned(), name: name.to_owned() }));
+        self
+    }
+
+    #[must_use]
     pub fn after(mut self, references: &[Reference]) -> Self {
         self.after.extend_from_slice(references);
         self
     }
 }
 
-/// What other objects provide, by kind and name.
+/// What was found of what is needed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resolved {
+    /// What other objects provide, by kind and name.
     pub objects: BTreeMap<(String, String), Provides>,
+    /// Addresses of the object's own Services by name, as far as they have one.
+    pub addresses: BTreeMap<String, String>,
 }
 
 impl Resolved {
@@ -71,6 +86,14 @@ impl Resolved {
 
     pub fn cache(&self, kind: Kind, name: &str, field: &str) -> Result<&CacheServers, Invalid> {
         self.concern(kind, name, field, "cache", |provides| provides.cache.as_ref())
+    }
+
+    pub fn network(&self, kind: Kind, name: &str, field: &str) -> Result<&NetworkServer, Invalid> {
+        self.concern(kind, name, field, "network", |provides| provides.network.as_ref())
+    }
+
+    pub fn compute(&self, kind: Kind, name: &str, field: &str) -> Result<&ComputeServer, Invalid> {
+        self.concern(kind, name, field, "compute service", |provides| provides.compute.as_ref())
     }
 
     pub fn identity(&self, kind: Kind, name: &str, field: &str) -> Result<&IdentityServer, Invalid> {

@@ -1,5 +1,6 @@
 //! The desired state of one object: plain data that a service fills in and lowering turns into manifests.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -25,6 +26,7 @@ pub struct Plan {
     pub files: BTreeMap<FileName, String>,
     /// Files that may change under running pods, and that no pod is replaced for.
     pub live_files: BTreeMap<FileName, String>,
+    pub volumes: Vec<Volume>,
     pub tasks: Vec<Task>,
     pub workloads: Vec<Workload>,
     pub routes: Vec<Route>,
@@ -42,6 +44,22 @@ pub struct Plan {
 
 /// Name of a configuration file, unique within a plan.
 pub type FileName = String;
+
+/// A word that is mostly known when the program is written.
+pub type Word = Cow<'static, str>;
+
+/// A volume that all pods of the workloads that mount it share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Volume {
+    /// End of the claim's name.
+    pub name: &'static str,
+    pub size: String,
+    pub class: Option<String>,
+    /// Whether pods of several nodes write to it at once.
+    pub shared: bool,
+    /// Whether it outlives the object.
+    pub retained: bool,
+}
 
 /// A database and its user, on a server of another object.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,23 +168,30 @@ pub enum TaskStage {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// What the pods are within the service, e.g. `api`.
-    pub component: &'static str,
+    pub component: Word,
     /// End of the workload's name, where the instance has more than one.
-    pub suffix: Option<&'static str>,
+    pub suffix: Option<Word>,
     pub controller: Controller,
     pub replicas: i32,
     pub pod: Pod,
     pub services: Vec<NetworkService>,
+    /// Objects that must be Ready before the pods are started for the first time. What once runs is kept running and
+    /// changed whatever becomes of them.
+    pub after: Vec<Reference>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Controller {
     Deployment,
+    /// A Deployment whose old pods go before new ones come, since two at once would harm each other.
+    Alone,
     /// Pods with names and volumes of their own, all started at once.
     StatefulSet {
         claims: Vec<Claim>,
         volumes_deleted: bool,
     },
+    /// A pod on every node that its scheduling allows, replaced node by node.
+    DaemonSet,
 }
 
 /// A volume of each pod of a set.
@@ -181,7 +206,7 @@ pub struct Claim {
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkService {
     /// End of the Service's name; none for the instance's main address.
-    pub suffix: Option<&'static str>,
+    pub suffix: Option<Word>,
     pub ports: Vec<Port>,
     /// Gives every pod a name, also before it is ready, instead of one address for all.
     pub headless: bool,
@@ -200,7 +225,8 @@ pub struct Port {
 pub struct Route {
     pub hostname: String,
     pub gateway: crate::common::GatewayReference,
-    /// Port of the instance's main Service.
+    /// End of the Service's name that it leads to, and of its own; none for the instance's main address.
+    pub suffix: Option<Word>,
     pub port: u16,
 }
 

@@ -80,6 +80,10 @@ pub struct Provides {
     pub cache: Option<CacheServers>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<IdentityServer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkServer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute: Option<ComputeServer>,
 }
 
 impl Provides {
@@ -127,6 +131,50 @@ pub struct IdentityServer {
     pub secret: String,
     /// Key of the administrator's password in the Secret.
     pub secret_key: String,
+}
+
+/// What virtual networks are made with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkServer {
+    /// Members of the database of what is wanted, e.g. `tcp:10.96.0.7:6641`. Numbers, since not every client knows
+    /// names.
+    pub northbound: Vec<String>,
+    /// Members of the database of what is.
+    pub southbound: Vec<String>,
+    /// Whether switches run without the kernel, which some settings must know.
+    pub userspace: bool,
+    /// Networks outside that nodes lead to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub physical_networks: Vec<String>,
+    /// Labels of the nodes that have a switch.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
+}
+
+/// What servers are made with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ComputeServer {
+    /// Host and port at which servers' metadata is asked for.
+    pub metadata_host: String,
+    pub metadata_port: u16,
+    /// Secret whose `secret` those who ask for metadata share.
+    pub metadata_secret: String,
+    /// Secret with `username` and `password` of the service's user.
+    pub identity_secret: String,
+    /// Where people see the screens of their servers.
+    pub console_url: String,
+    pub cells: Vec<CellServer>,
+}
+
+/// A group of nodes with a message bus of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CellServer {
+    pub name: String,
+    /// Secret whose `transport_url` leads to the cell's message bus.
+    pub messaging_secret: String,
 }
 
 /// Something outside of Kubernetes that exists for an object.

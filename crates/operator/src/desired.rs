@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use openstack_operator_engine::engine::Key;
 use openstack_operator_model::kind::{
-    CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, POD_DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET,
+    CONFIG_MAP, DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, PERSISTENT_VOLUME_CLAIM, POD_DISRUPTION_BUDGET,
+    SECRET, SERVICE, STATEFUL_SET,
 };
 use openstack_operator_model::lower::{Instance, Manifest, manifest};
 use openstack_operator_model::plan::{Entry, Piece, SecretContent, SecretPlan};
@@ -40,8 +41,18 @@ fn of_one(planned: &Planned) -> Vec<Desired> {
 }
 
 fn rank(kind: Kind) -> usize {
-    let order =
-        [SECRET, CONFIG_MAP, JOB, DEPLOYMENT, STATEFUL_SET, POD_DISRUPTION_BUDGET, SERVICE, HTTP_ROUTE];
+    let order = [
+        SECRET,
+        CONFIG_MAP,
+        PERSISTENT_VOLUME_CLAIM,
+        JOB,
+        DEPLOYMENT,
+        STATEFUL_SET,
+        DAEMON_SET,
+        POD_DISRUPTION_BUDGET,
+        SERVICE,
+        HTTP_ROUTE,
+    ];
     // One of the operator's own kinds comes before them all.
     order.iter().position(|known| *known == kind).map_or(0, |position| position + 1)
 }

@@ -7,7 +7,7 @@ use kube::Client;
 use kube::api::ListParams;
 use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
 use openstack_operator_engine::engine::Key;
-use openstack_operator_model::kind::{CHILD_KINDS, Kind, SECRET};
+use openstack_operator_model::kind::{CHILD_KINDS, Kind, SECRET, SERVICE};
 use openstack_operator_model::lower::{MANAGED_BY_LABEL, MANAGER, ROTATIONS_ANNOTATION, SecretFacts};
 use openstack_operator_services::kinds;
 use serde_json::Value;
@@ -130,7 +130,11 @@ impl Live {
         let facts =
             |secret: &LiveSecret| SecretFacts { revision: String::new(), rotations: secret.rotations };
         let secrets = self.secrets.iter().flatten().map(|(place, secret)| (place.clone(), facts(secret)));
-        Known { objects: objects.collect(), secrets: secrets.collect() }
+        let addresses = self.objects.iter().filter(|(key, _)| key.kind == SERVICE).filter_map(|(key, service)| {
+            let address = service.pointer("/spec/clusterIP")?.as_str()?;
+            Some(((key.namespace.clone(), key.name.clone()), address.to_owned()))
+        });
+        Known { objects: objects.collect(), secrets: secrets.collect(), addresses: addresses.collect() }
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Known {
     pub(crate) objects: BTreeMap<Key, KnownObject>,
     /// By namespace and name.
     pub(crate) secrets: BTreeMap<(String, String), SecretFacts>,
+    /// Addresses of Services, by namespace and name.
+    pub(crate) addresses: BTreeMap<(String, String), String>,
 }
 
 /// What is known of an object that exists.
@@ -132,7 +134,14 @@ impl<'a> Planning<'a> {
     /// What the object needs of others; none where not all of it is there.
     fn resolve(&self, pending: &Pending) -> Result<Option<Resolved>, Invalid> {
         let mut resolved = Resolved::default();
-        for need in service(&pending.key)?.needs(&pending.object)?.objects {
+        let needs = service(&pending.key)?.needs(&pending.object)?;
+        for name in needs.addresses {
+            let place = (pending.key.namespace.clone(), name.clone());
+            // A Service has no number before it is made; its name stands for it.
+            let address = self.known.addresses.get(&place).cloned();
+            resolved.addresses.insert(name.clone(), address.unwrap_or(name));
+        }
+        for need in needs.objects {
             let Some(provides) = self.provides(&needed(&pending.key, &need)) else { return Ok(None) };
             resolved.objects.insert((need.kind.kind.to_owned(), need.name), provides.clone());
         }

@@ -2,7 +2,8 @@
 
 use kube::CustomResource;
 use openstack_operator_model::common::{
-    Exposure, GatewayReference, NameReference, Origin, Scheme, is_default,
+    CacheSettings, DatabaseSettings, Exposure, GatewayReference, IdentitySettings, MessagingSettings,
+    NameReference, Origin, Scheme, is_default,
 };
 use openstack_operator_model::image::{Images, Release};
 use openstack_operator_model::kind::Kind;
@@ -15,10 +16,18 @@ use openstack_operator_model::status::{Stage, Status};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::compute::{self, NovaComputeSpec, NovaComputeTemplate};
+use crate::glance::{self, GlanceSpec, GlanceTemplate};
 use crate::keystone::{self, KeystoneSpec, KeystoneTemplate};
 use crate::mariadb::{self, MariaDBSpec, MariaDBTemplate};
 use crate::memcached::{self, MemcachedSpec, MemcachedTemplate};
+use crate::neutron::{self, NeutronSpec, NeutronTemplate};
+use crate::nova::{self, NovaSpec, NovaTemplate};
+use crate::ovn::{self, OVNNetworkSpec, OVNNetworkTemplate};
+use crate::placement::{self, PlacementSpec};
 use crate::rabbitmq::{self, RabbitMQSpec, RabbitMQTemplate};
+use crate::shared::api;
+use crate::template::ApiTemplate;
 
 pub const KIND: Kind = Kind::own("OpenStackControlPlane", "openstackcontrolplanes");
 
@@ -78,6 +87,19 @@ pub struct OpenStackControlPlaneSpec {
     pub memcached: Toggled<MemcachedTemplate>,
     #[serde(default)]
     pub keystone: Toggled<KeystoneTemplate>,
+    #[serde(default)]
+    pub glance: Toggled<GlanceTemplate>,
+    #[serde(default)]
+    pub placement: Toggled<ApiTemplate>,
+    #[serde(default)]
+    pub ovn: Toggled<OVNNetworkTemplate>,
+    #[serde(default)]
+    pub neutron: Toggled<NeutronTemplate>,
+    #[serde(default)]
+    pub nova: Toggled<NovaTemplate>,
+    /// Nodes that run servers.
+    #[serde(default)]
+    pub compute: Toggled<NovaComputeTemplate>,
 }
 
 fn region() -> String {
@@ -171,103 +193,179 @@ impl service::Service for Service {
 
     fn plan(context: &Context<'_, OpenStackControlPlane>) -> Result<Plan, Invalid> {
         let spec = &context.object.spec;
-        let origin = || Origin { release: spec.release, images: spec.images.clone() };
-        let mut plan = Plan::default();
-        let mut parts = Parts { cloud: context.name, plan: &mut plan };
-        if spec.mariadb.enabled {
-            let template = spec.mariadb.template.clone();
-            parts.add(
-                mariadb::KIND,
-                "mariadb",
-                Stage::Infrastructure,
-                &MariaDBSpec { origin: origin(), template },
-            )?;
-        }
-        if spec.rabbitmq.enabled {
-            let template = spec.rabbitmq.template.clone();
-            parts.add(
-                rabbitmq::KIND,
-                "rabbitmq",
-                Stage::Infrastructure,
-                &RabbitMQSpec { origin: origin(), template },
-            )?;
-        }
-        if spec.memcached.enabled {
-            let template = spec.memcached.template.clone();
-            let child = MemcachedSpec { origin: origin(), template };
-            parts.add(memcached::KIND, "memcached", Stage::Infrastructure, &child)?;
-        }
-        if spec.keystone.enabled {
-            match keystone(context) {
-                Ok(template) => {
-                    plan.endpoint = crate::shared::public_url(&template.exposure);
-                    let mut parts = Parts { cloud: context.name, plan: &mut plan };
-                    parts.add(
-                        keystone::KIND,
-                        "keystone",
-                        Stage::Identity,
-                        &KeystoneSpec { origin: origin(), template },
-                    )?;
+        let mut cloud = Cloud { name: context.name, spec, plan: Plan::default() };
+        macro_rules! part {
+            ($field:ident, $kind:expr, $stage:ident, $object:ident, $settle:expr) => {
+                if spec.$field.enabled {
+                    let mut template = spec.$field.template.clone();
+                    let settled: Result<(), String> = $settle(&cloud, &mut template);
+                    let origin = Origin { release: spec.release, images: spec.images.clone() };
+                    let settled = settled.map(|()| $object { origin, template });
+                    cloud.add($kind, stringify!($field), Stage::$stage, settled)?;
                 }
-                Err(reason) => {
-                    let name = name::part(context.name, "keystone");
-                    plan.skipped.push(Skipped { kind: keystone::KIND, name, reason });
-                }
-            }
+            };
         }
-        Ok(plan)
+        part!(mariadb, mariadb::KIND, Infrastructure, MariaDBSpec, |_: &Cloud<'_>, _: &mut _| Ok(()));
+        part!(rabbitmq, rabbitmq::KIND, Infrastructure, RabbitMQSpec, |_: &Cloud<'_>, _: &mut _| Ok(()));
+        part!(memcached, memcached::KIND, Infrastructure, MemcachedSpec, |_: &Cloud<'_>, _: &mut _| Ok(()));
+        part!(ovn, ovn::KIND, Infrastructure, OVNNetworkSpec, |_: &Cloud<'_>, _: &mut _| Ok(()));
+        part!(keystone, keystone::KIND, Identity, KeystoneSpec, Cloud::keystone);
+        if let Some(child) = cloud.plan.children.last().filter(|child| child.kind == keystone::KIND) {
+            let exposure = serde_json::from_value(child.spec.clone()).unwrap_or_default();
+            cloud.plan.endpoint = api::public_url(&exposure);
+        }
+        part!(glance, glance::KIND, CoreServices, GlanceSpec, Cloud::glance);
+        part!(placement, placement::KIND, CoreServices, PlacementSpec, Cloud::placement);
+        part!(neutron, neutron::KIND, CoreServices, NeutronSpec, Cloud::neutron);
+        part!(nova, nova::KIND, CoreServices, NovaSpec, Cloud::nova);
+        part!(compute, compute::KIND, Compute, NovaComputeSpec, Cloud::compute);
+        Ok(cloud.plan)
     }
 }
 
-struct Parts<'a> {
-    cloud: &'a str,
-    plan: &'a mut Plan,
+/// A cloud whose parts are being put together.
+struct Cloud<'a> {
+    name: &'a str,
+    spec: &'a OpenStackControlPlaneSpec,
+    plan: Plan,
 }
 
-impl Parts<'_> {
-    fn add(&mut self, kind: Kind, service: &str, stage: Stage, spec: &impl Serialize) -> Result<(), Invalid> {
-        let spec = serde_json::to_value(spec)
-            .map_err(|error| Invalid::new(format!("spec.{service}"), format!("has no JSON form: {error}")))?;
-        self.plan.children.push(Child { kind, name: name::part(self.cloud, service), stage, spec });
+impl Cloud<'_> {
+    /// Adds a part, or says why it cannot be.
+    fn add(
+        &mut self,
+        kind: Kind,
+        service: &str,
+        stage: Stage,
+        spec: Result<impl Serialize, String>,
+    ) -> Result<(), Invalid> {
+        let name = name::part(self.name, service);
+        match spec {
+            Ok(spec) => {
+                let spec = serde_json::to_value(spec).map_err(|error| {
+                    Invalid::new(format!("spec.{service}"), format!("has no JSON form: {error}"))
+                })?;
+                self.plan.children.push(Child { kind, name, stage, spec });
+            }
+            Err(reason) => self.plan.skipped.push(Skipped { kind, name, reason }),
+        }
         Ok(())
     }
-}
 
-/// Keystone's own settings, with the cloud's where it is silent; or why it cannot be.
-fn keystone(context: &Context<'_, OpenStackControlPlane>) -> Result<KeystoneTemplate, String> {
-    let spec = &context.object.spec;
-    let mut template = spec.keystone.template.clone();
-    inherit(&mut template.exposure, context, "keystone");
-    if template.bootstrap.region == region() {
-        template.bootstrap.region.clone_from(&spec.region);
+    fn reference(&self, service: &str) -> Option<NameReference> {
+        Some(NameReference { name: name::part(self.name, service) })
     }
-    let cluster = |service: &str| Some(NameReference { name: name::part(context.name, service) });
-    if template.database.host.is_none() && template.database.cluster_ref.is_none() {
-        if !spec.mariadb.enabled {
-            return Err("it needs mariadb, which is not enabled, or a database.host of its own".to_owned());
-        }
-        template.database.cluster_ref = cluster("mariadb");
-    }
-    if template.cache.servers.is_empty() && template.cache.cluster_ref.is_none() && spec.memcached.enabled {
-        template.cache.cluster_ref = cluster("memcached");
-    }
-    if template.notifications.enabled && template.messaging.cluster_ref.is_none() {
-        if !spec.rabbitmq.enabled {
-            return Err("its notifications need rabbitmq, which is not enabled".to_owned());
-        }
-        template.messaging.cluster_ref = cluster("rabbitmq");
-    }
-    Ok(template)
-}
 
-/// Fills in how an API is reached from what the cloud says.
-fn inherit(exposure: &mut Exposure, context: &Context<'_, OpenStackControlPlane>, service: &str) {
-    let spec = &context.object.spec;
-    if exposure.public_hostname.is_none() {
-        exposure.public_hostname = Some(format!("{service}.{}", spec.public_domain));
+    /// Fills in how an API is reached from what the cloud says.
+    fn exposure(&self, exposure: &mut Exposure, service: &str) {
+        if exposure.public_hostname.is_none() {
+            exposure.public_hostname = Some(format!("{service}.{}", self.spec.public_domain));
+        }
+        if exposure.gateway_ref.is_none() {
+            exposure.gateway_ref.clone_from(&self.spec.gateway_ref);
+        }
+        exposure.public_scheme.get_or_insert(self.spec.public_scheme);
     }
-    if exposure.gateway_ref.is_none() {
-        exposure.gateway_ref.clone_from(&spec.gateway_ref);
+
+    fn database(&self, settings: &mut DatabaseSettings) -> Result<(), String> {
+        if settings.host.is_none() && settings.cluster_ref.is_none() {
+            if !self.spec.mariadb.enabled {
+                return Err("it needs mariadb, which is not enabled, or a database.host of its own".to_owned());
+            }
+            settings.cluster_ref = self.reference("mariadb");
+        }
+        Ok(())
     }
-    exposure.public_scheme.get_or_insert(spec.public_scheme);
+
+    fn messaging(&self, settings: &mut MessagingSettings, what: &str) -> Result<(), String> {
+        if settings.cluster_ref.is_none() {
+            if !self.spec.rabbitmq.enabled {
+                return Err(format!("{what} rabbitmq, which is not enabled"));
+            }
+            settings.cluster_ref = self.reference("rabbitmq");
+        }
+        Ok(())
+    }
+
+    fn cache(&self, settings: &mut CacheSettings) {
+        if settings.servers.is_empty() && settings.cluster_ref.is_none() && self.spec.memcached.enabled {
+            settings.cluster_ref = self.reference("memcached");
+        }
+    }
+
+    fn identity(&self, settings: &mut IdentitySettings) -> Result<(), String> {
+        self.other(&mut settings.cluster_ref, "keystone", self.spec.keystone.enabled)
+    }
+
+    /// Fills in a reference to another part of the cloud.
+    fn other(&self, given: &mut Option<NameReference>, service: &str, enabled: bool) -> Result<(), String> {
+        if given.is_none() {
+            if !enabled {
+                return Err(format!("it needs {service}, which is not enabled"));
+            }
+            *given = self.reference(service);
+        }
+        Ok(())
+    }
+
+    fn keystone(&self, template: &mut KeystoneTemplate) -> Result<(), String> {
+        self.exposure(&mut template.exposure, "keystone");
+        if template.bootstrap.region == region() {
+            template.bootstrap.region.clone_from(&self.spec.region);
+        }
+        self.cache(&mut template.cache);
+        self.database(&mut template.database)?;
+        if template.notifications.enabled {
+            self.messaging(&mut template.messaging, "its notifications need")?;
+        }
+        Ok(())
+    }
+
+    fn api(&self, template: &mut ApiTemplate, service: &str) -> Result<(), String> {
+        self.exposure(&mut template.exposure, service);
+        self.cache(&mut template.cache);
+        self.database(&mut template.database)?;
+        self.identity(&mut template.keystone)
+    }
+
+    fn glance(&self, template: &mut GlanceTemplate) -> Result<(), String> {
+        self.api(&mut template.api, "glance")
+    }
+
+    fn placement(&self, template: &mut ApiTemplate) -> Result<(), String> {
+        self.api(template, "placement")
+    }
+
+    fn neutron(&self, template: &mut NeutronTemplate) -> Result<(), String> {
+        self.exposure(&mut template.exposure, "neutron");
+        self.cache(&mut template.cache);
+        self.database(&mut template.database)?;
+        self.messaging(&mut template.messaging, "it needs")?;
+        self.identity(&mut template.keystone)?;
+        self.other(&mut template.ovn.cluster_ref, "ovn", self.spec.ovn.enabled)?;
+        if self.spec.nova.enabled {
+            self.other(&mut template.nova.cluster_ref, "nova", true)?;
+        }
+        Ok(())
+    }
+
+    fn nova(&self, template: &mut NovaTemplate) -> Result<(), String> {
+        self.exposure(&mut template.exposure, "nova");
+        let console = || format!("novnc.{}", self.spec.public_domain);
+        template.console.public_hostname.get_or_insert_with(console);
+        self.cache(&mut template.cache);
+        self.database(&mut template.database.cell)?;
+        self.messaging(&mut template.messaging, "it needs")?;
+        for cell in &mut template.cells {
+            self.database(&mut cell.database)?;
+            self.messaging(&mut cell.messaging, "a cell needs")?;
+        }
+        self.identity(&mut template.keystone)
+    }
+
+    fn compute(&self, template: &mut NovaComputeTemplate) -> Result<(), String> {
+        self.identity(&mut template.keystone)?;
+        self.other(&mut template.nova.cluster_ref, "nova", self.spec.nova.enabled)?;
+        self.other(&mut template.placement.cluster_ref, "placement", self.spec.placement.enabled)
+    }
 }

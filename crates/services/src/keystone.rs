@@ -10,14 +10,15 @@ use openstack_operator_model::name;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{
-    Catalog, CatalogEndpoint, CatalogService, Change, Check, Container, Controller, Entry, Interface,
-    KeyRing, Mount, NetworkService, Plan, Pod, Port, Probes, SecretContent, SecretPlan, Task, TaskStage,
+    Catalog, CatalogEndpoint, CatalogService, Change, Container, Entry, Interface,
+    KeyRing, Mount, Plan, Port, SecretContent, SecretPlan, Task, TaskStage,
     Variable, Workload,
 };
 use openstack_operator_model::service::{self, Context, Invalid};
 use openstack_operator_model::status::{IdentityServer, Provides};
 
 use crate::shared;
+use crate::shared::api::{self, Uwsgi};
 
 pub use spec::*;
 
@@ -56,12 +57,11 @@ impl service::Service for Service {
     fn plan(context: &Context<'_, Keystone>) -> Result<Plan, Invalid> {
         let KeystoneSpec { origin, template } = &context.object.spec;
         shared::check_extra_config(&template.common, &[CONFIGURATION, "uwsgi.ini"])?;
-        let internal = format!("http://{}:{}", shared::service_host(context, context.name), API.number);
-        let public = shared::public_url(&template.exposure).unwrap_or_else(|| internal.clone());
+        let (internal, public) = api::addresses(context, &template.exposure, API.number);
         let identity = identity(context, &internal, &public);
         let mut plan = Plan {
             endpoint: Some(public.clone()),
-            routes: shared::routes(&template.exposure, API.number)?,
+            routes: api::routes(&template.exposure, API.number)?,
             pull_secrets: origin.images.pull_secrets.clone(),
             ..Plan::default()
         };
@@ -70,9 +70,10 @@ impl service::Service for Service {
             let content = SecretContent::Entries(password);
             plan.secrets.push(SecretPlan { name: identity.secret.clone(), content, retained: false });
         }
-        let mut environment = vec![shared::database(context, &mut plan, &template.database, "keystone")?];
+        let mut environment = vec![shared::database(context, &mut plan, &template.database, "keystone", "database")?];
         if template.notifications.enabled {
             environment.push(shared::messaging(context, &mut plan, &template.messaging, "keystone")?);
+            environment.push(shared::process_name("keystone-api"));
         }
         plan.secrets.extend(key_rings(context)?);
         plan.files = files(context, &public)?;
@@ -160,26 +161,14 @@ fn files(context: &Context<'_, Keystone>, public: &str) -> Result<BTreeMap<Strin
     let mut document = Document::new()
         .set("DEFAULT", "use_stderr", true)
         .set("DEFAULT", "public_endpoint", public)
-        .set("database", "max_retries", -1)
-        .set("database", "connection_recycle_time", 280)
-        .set("database", "max_overflow", 10)
         .set("token", "provider", "fernet")
         .set("fernet_tokens", "max_active_keys", template.fernet.max_active_keys)
         .set("oslo_middleware", "enable_proxy_headers_parsing", true);
-    if !servers.is_empty() {
-        // Of the drivers only this one goes on without a server that went away; others answer every request with an
-        // error until it is back.
-        let backend = template.cache.backend.as_deref().unwrap_or("oslo_cache.memcache_pool");
-        document = document
-            .set("cache", "enabled", true)
-            .set("cache", "backend", backend)
-            .set("cache", "memcache_servers", servers.join(","))
-            .set("cache", "memcache_socket_timeout", 1)
-            .set("cache", "memcache_dead_retry", 60);
-    }
+    document = shared::database_options(document, "database");
+    document = shared::cache_options(document, &template.cache, &servers);
     if template.notifications.enabled {
         // A bus that is down must not keep users from getting a token.
-        document = shared::messaging_options(document, "keystone-api")
+        document = shared::messaging_options(document)
             .set("oslo_messaging_notifications", "driver", "messagingv2")
             .set("oslo_messaging_notifications", "retry", 1);
     }
@@ -197,19 +186,12 @@ fn files(context: &Context<'_, Keystone>, public: &str) -> Result<BTreeMap<Strin
         }
     }
     let mut files = BTreeMap::new();
-    if !template.exposure.policy.is_empty() {
-        document = document.set("oslo_policy", "policy_file", "policy.yaml");
-        // As JSON, which is YAML whatever a rule holds.
-        let text = |text: &String| serde_json::Value::String(text.clone());
-        let rules =
-            template.exposure.policy.iter().map(|(rule, check)| format!("{}: {}\n", text(rule), text(check)));
-        files.insert("policy.yaml".to_owned(), rules.collect());
-    }
+    document = api::policy(document, &mut files, &template.exposure);
     let document = document.merge(template.common.extra_config.get(CONFIGURATION));
     files.insert(CONFIGURATION.to_owned(), document.render());
     files.insert(
         "uwsgi.ini".to_owned(),
-        shared::uwsgi("keystone.wsgi.api:application", API.number, &template.common),
+        api::uwsgi(&Uwsgi::new("keystone.wsgi.api:application", API), &template.common),
     );
     Ok(files)
 }
@@ -234,9 +216,7 @@ fn container(
         keys(credential_secret(context), "/etc/keystone/credential-keys"),
         shared::scratch("tmp", "/tmp"),
     ];
-    if !template.exposure.policy.is_empty() {
-        mounts.push(shared::file("policy.yaml", "/etc/keystone/policy.yaml"));
-    }
+    mounts.extend(api::policy_mount(&template.exposure, "keystone"));
     Container {
         name,
         image: shared::image(context, ImageNames::same("keystone"), &template.common, origin),
@@ -296,33 +276,9 @@ fn tasks(context: &Context<'_, Keystone>, environment: &[Variable], identity: &I
 
 fn workload(context: &Context<'_, Keystone>, environment: Vec<Variable>) -> Workload {
     let template = &context.object.spec.template;
-    let command = shared::command(["uwsgi", "--ini", "/etc/keystone/uwsgi.ini"]);
-    let mut api = container(context, "api", command, environment);
+    let mut api = container(context, "api", shared::uwsgi_command("keystone"), environment);
     api.mounts.push(shared::file("uwsgi.ini", "/etc/keystone/uwsgi.ini"));
-    api.ports = vec![API];
-    let healthy = || Check::Http { path: "/healthcheck", port: API.number };
-    api.probes = Probes {
-        startup: Some(shared::probe(healthy(), 2, 5, 150)),
-        readiness: Some(shared::probe(healthy(), 10, 10, 3)),
-        // One process may be busy for long while the database is slow: only a dead one is killed.
-        liveness: Some(shared::probe(Check::Connect { port: API.number }, 20, 10, 6)),
-    };
-    // Time for clients to learn that this pod goes.
-    api.before_stop = Some(shared::command(["sleep", "5"]));
-    Workload {
-        component: "api",
-        suffix: None,
-        controller: Controller::Deployment,
-        replicas: template.replicas,
-        pod: Pod {
-            user: USER,
-            setup: Vec::new(),
-            containers: vec![api],
-            grace_seconds: 75,
-            scheduling: template.common.scheduling.clone(),
-        },
-        services: vec![NetworkService { suffix: None, ports: vec![API], headless: false, pod: None }],
-    }
+    api::workload(USER, template.replicas, &template.common, api::serving(api, API, "/healthcheck"))
 }
 
 fn catalog(context: &Context<'_, Keystone>, identity: &IdentityServer) -> Catalog {

@@ -100,7 +100,7 @@ impl service::Service for Service {
             ("username".to_owned(), Entry::Text("root".to_owned())),
             ("password".to_owned(), Entry::Password { length: 32 }),
         ]);
-        let members = shared::member_hosts(context, &name::part(context.name, "members"), template.replicas);
+        let members = shared::member_hosts(context, context.name, &name::part(context.name, "members"), template.replicas);
         let mode = if template.replicas == 1 { "single" } else { "cluster" };
         let scripts = [
             ("report.sh", include_str!("mariadb/report.sh")),
@@ -252,11 +252,11 @@ fn workload(context: &Context<'_, MariaDB>, secret: &str) -> Workload {
             liveness: Some(shared::probe(check("alive"), 15, 10, 12)),
         },
         resources: resources(context),
-        before_stop: None,
+        ..Container::default()
     };
     let writer = context.memory.get(galera::WRITER).cloned().unwrap_or_else(|| format!("{}-0", context.name));
     Workload {
-        component: "server",
+        component: "server".into(),
         suffix: None,
         controller: Controller::StatefulSet {
             claims: vec![Claim {
@@ -268,17 +268,16 @@ fn workload(context: &Context<'_, MariaDB>, secret: &str) -> Workload {
         },
         replicas: template.replicas,
         pod: Pod {
-            user: USER,
             setup: vec![prepare],
-            containers: vec![server],
             // A clean end of the server matters more than a quick one.
             grace_seconds: 600,
-            scheduling: template.common.scheduling.clone(),
+            ..Pod::new(USER, &template.common.scheduling, vec![server])
         },
+        after: Vec::new(),
         services: vec![
             NetworkService { suffix: None, ports: vec![SQL, ADMIN], headless: false, pod: Some(writer) },
             NetworkService {
-                suffix: Some("members"),
+                suffix: Some("members".into()),
                 ports: vec![SQL, GROUP, INCREMENTAL, TRANSFER],
                 headless: true,
                 pod: None,

@@ -91,20 +91,15 @@ impl service::Service for Service {
             ..Container::default()
         };
         let workload = Workload {
-            component: "server",
+            component: "server".into(),
             suffix: None,
             controller: Controller::StatefulSet { claims: Vec::new(), volumes_deleted: false },
             replicas: template.replicas,
-            pod: Pod {
-                user: USER,
-                setup: Vec::new(),
-                containers: vec![container],
-                grace_seconds: 10,
-                scheduling: common.scheduling.clone(),
-            },
+            pod: Pod { grace_seconds: 10, ..Pod::new(USER, &common.scheduling, vec![container]) },
+            after: Vec::new(),
             services: vec![NetworkService { suffix: None, ports: vec![PORT], headless: true, pod: None }],
         };
-        let hosts = shared::member_hosts(context, context.name, template.replicas);
+        let hosts = shared::member_hosts(context, context.name, context.name, template.replicas);
         let servers = hosts.iter().map(|host| format!("{host}:{}", PORT.number)).collect();
         Ok(Plan {
             workloads: vec![workload],

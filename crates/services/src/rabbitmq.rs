@@ -84,7 +84,7 @@ impl service::Service for Service {
         let RabbitMQSpec { origin, template } = &context.object.spec;
         shared::check_extra_config(&template.common, &["rabbitmq.conf"])?;
         let members_service = name::part(context.name, "members");
-        let members = shared::member_hosts(context, &members_service, template.replicas);
+        let members = shared::member_hosts(context, context.name, &members_service, template.replicas);
         let secret = name::part(context.name, "administrator");
         let host = shared::service_host(context, context.name);
         Ok(Plan {
@@ -217,10 +217,10 @@ fn workload(context: &Context<'_, RabbitMQ>, members_service: &str, secret: &str
             liveness: None,
         },
         resources: resources(context),
-        before_stop: None,
+        ..Container::default()
     };
     Workload {
-        component: "server",
+        component: "server".into(),
         suffix: None,
         controller: Controller::StatefulSet {
             claims: vec![Claim {
@@ -231,13 +231,8 @@ fn workload(context: &Context<'_, RabbitMQ>, members_service: &str, secret: &str
             volumes_deleted: template.storage.deletion_policy == DeletionPolicy::Delete,
         },
         replicas: template.replicas,
-        pod: Pod {
-            user: USER,
-            setup: Vec::new(),
-            containers: vec![container],
-            grace_seconds: 120,
-            scheduling: template.common.scheduling.clone(),
-        },
+        pod: Pod { grace_seconds: 120, ..Pod::new(USER, &template.common.scheduling, vec![container]) },
+        after: Vec::new(),
         services: vec![
             NetworkService {
                 suffix: None,
@@ -245,7 +240,7 @@ fn workload(context: &Context<'_, RabbitMQ>, members_service: &str, secret: &str
                 headless: false,
                 pod: None,
             },
-            NetworkService { suffix: Some("members"), ports, headless: true, pod: None },
+            NetworkService { suffix: Some("members".into()), ports, headless: true, pod: None },
         ],
     }
 }

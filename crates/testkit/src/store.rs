@@ -91,6 +91,7 @@ impl Store {
             merge::remove(live, former, &kept);
         }
         merge::set(&mut stored.body, &intent);
+        admission::assign_address(key, &mut stored.body);
         if let Some(live) = self.get(key) {
             admission::immutable_fields(key.kind, live, &stored.body)?;
         }

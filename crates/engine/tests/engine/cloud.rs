@@ -148,10 +148,11 @@ async fn everything_begins_at_once_and_nothing_in_a_wrong_order() {
     round(&world, &engine).await;
     let identity = get(&world, keystone::KIND, "cloud-keystone");
     assert!(identity["metadata"]["ownerReferences"].is_array(), "all services are made in the first round");
-    let (status, reason, message) = condition(&world, keystone::KIND, "cloud-keystone", "InputsReady");
+    let (status, reason, message) = condition(&world, keystone::KIND, "cloud-keystone", "DatabaseReady");
     assert_eq!((status.as_str(), reason.as_str()), ("False", "Waiting"));
-    assert_eq!(message, "MariaDB cloud-mariadb is not available yet");
-    assert!(world.object(SECRET, NAMESPACE, "cloud-keystone-admin").is_none());
+    assert_eq!(message, "MariaDB cloud-mariadb is not available");
+    assert!(world.object(SECRET, NAMESPACE, "cloud-keystone-admin").is_some(), "what needs nobody is done");
+    assert!(world.cluster.objects(JOB).is_empty() && world.cluster.objects(DEPLOYMENT).is_empty());
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ pub(super) fn manifests(lowering: &Lowering<'_>) -> Vec<Manifest> {
 
 fn http_route(lowering: &Lowering<'_>, route: &Route) -> Manifest {
     let instance = lowering.instance;
+    let name = instance.part(route.suffix.as_deref());
     let spec = HttpRouteSpec {
         hostnames: Some(vec![route.hostname.clone()]),
         parent_refs: Some(vec![HttpRouteParentRefs {
@@ -24,13 +25,13 @@ fn http_route(lowering: &Lowering<'_>, route: &Route) -> Manifest {
         }]),
         rules: Some(vec![HttpRouteRules {
             backend_refs: Some(vec![HttpRouteRulesBackendRefs {
-                name: instance.name.clone(),
+                name: name.clone(),
                 port: Some(i32::from(route.port)),
                 ..HttpRouteRulesBackendRefs::default()
             }]),
             ..HttpRouteRules::default()
         }]),
     };
-    let metadata = instance.metadata(&instance.name, None);
-    manifest(HTTP_ROUTE, &instance.name, &metadata, [("spec", value(&spec))])
+    let metadata = instance.metadata(&name, None);
+    manifest(HTTP_ROUTE, &name, &metadata, [("spec", value(&spec))])
 }

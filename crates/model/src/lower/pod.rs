@@ -11,16 +11,22 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::{Lowering, SECRETS_ANNOTATION, value};
 use crate::common::{ResourceAmounts, Resources, Toleration, TopologySpread};
 use crate::name;
-use crate::plan::{Change, Check, Container, Mount, Pod, Probe, Variable, VariableValue};
+use crate::plan::{
+    Change, Check, Container, Host, HostPath, Mount, Pod, Privilege, Probe, Variable, VariableValue,
+};
 
 pub(super) fn template(lowering: &Lowering<'_>, component: &str, pod: &Pod) -> core::PodTemplateSpec {
     let spec = core::PodSpec {
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),
-        security_context: Some(security(pod.user)),
+        security_context: Some(security(pod)),
         init_containers: (!pod.setup.is_empty()).then(|| pod.setup.iter().map(container).collect()),
         containers: pod.containers.iter().map(container).collect(),
         volumes: volumes(lowering, pod),
+        host_network: (pod.host != Host::Apart).then_some(true),
+        host_pid: (pod.host == Host::NetworkAndProcesses).then_some(true),
+        // Else names would be looked up where the node looks them up, who knows nothing of the cluster's.
+        dns_policy: (pod.host != Host::Apart).then(|| "ClusterFirstWithHostNet".to_owned()),
         termination_grace_period_seconds: Some(pod.grace_seconds),
         node_selector: (!pod.scheduling.node_selector.is_empty())
             .then(|| pod.scheduling.node_selector.clone()),
@@ -70,18 +76,50 @@ fn secrets_revision(lowering: &Lowering<'_>, pod: &Pod) -> Option<String> {
     })
 }
 
-fn security(user: i64) -> core::PodSecurityContext {
+fn security(pod: &Pod) -> core::PodSecurityContext {
+    let mut containers = pod.setup.iter().chain(&pod.containers);
+    let root = containers.any(|container| is_root(container.privilege));
     core::PodSecurityContext {
-        run_as_non_root: Some(true),
-        run_as_user: Some(user),
-        run_as_group: Some(user),
-        fs_group: Some(user),
+        run_as_non_root: (!root).then_some(true),
+        run_as_user: Some(pod.user),
+        run_as_group: Some(pod.user),
+        fs_group: Some(pod.user),
         fs_group_change_policy: Some("OnRootMismatch".to_owned()),
         seccomp_profile: Some(core::SeccompProfile {
             type_: "RuntimeDefault".to_owned(),
             ..core::SeccompProfile::default()
         }),
         ..core::PodSecurityContext::default()
+    }
+}
+
+fn is_root(privilege: Privilege) -> bool {
+    matches!(privilege, Privilege::Root(_) | Privilege::NodeRoot)
+}
+
+fn container_security(privilege: Privilege) -> core::SecurityContext {
+    let root = is_root(privilege).then_some(0);
+    if let Privilege::Node | Privilege::NodeRoot = privilege {
+        return core::SecurityContext {
+            privileged: Some(true),
+            run_as_user: root,
+            run_as_group: root,
+            ..core::SecurityContext::default()
+        };
+    }
+    let add = match privilege {
+        Privilege::Root(capabilities) if !capabilities.is_empty() => {
+            Some(capabilities.iter().map(|&capability| capability.to_owned()).collect())
+        }
+        _ => None,
+    };
+    core::SecurityContext {
+        allow_privilege_escalation: Some(false),
+        capabilities: Some(core::Capabilities { drop: Some(vec!["ALL".to_owned()]), add }),
+        read_only_root_filesystem: Some(true),
+        run_as_user: root,
+        run_as_group: root,
+        ..core::SecurityContext::default()
     }
 }
 
@@ -113,12 +151,7 @@ fn container(container: &Container) -> core::Container {
             ..core::Lifecycle::default()
         }),
         resources: resources(&container.resources),
-        security_context: Some(core::SecurityContext {
-            allow_privilege_escalation: Some(false),
-            capabilities: Some(core::Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
-            read_only_root_filesystem: Some(true),
-            ..core::SecurityContext::default()
-        }),
+        security_context: Some(container_security(container.privilege)),
         ..core::Container::default()
     }
 }
@@ -191,7 +224,10 @@ fn volume_name(mount: &Mount) -> String {
     match mount {
         Mount::File { file, .. } => format!("file-{}", name::slug(file)),
         Mount::Secret { secret, .. } => name::part("secret", &name::slug(secret)),
-        Mount::Scratch { name, .. } | Mount::Claim { name, .. } => (*name).to_owned(),
+        Mount::Scratch { name, .. }
+        | Mount::Claim { name, .. }
+        | Mount::Volume { name, .. }
+        | Mount::Host { name, .. } => (*name).to_owned(),
         Mount::LiveFiles { .. } => "live".to_owned(),
         Mount::Annotations { .. } => ANNOTATIONS_VOLUME.to_owned(),
     }
@@ -199,16 +235,25 @@ fn volume_name(mount: &Mount) -> String {
 
 fn mount(mount: &Mount) -> core::VolumeMount {
     let (path, sub_path, read_only) = match mount {
-        Mount::File { file, path } => (path, Some(file.clone()), true),
+        Mount::File { file, path } => (path.as_str(), Some(file.clone()), true),
         Mount::Secret { path, .. } | Mount::Annotations { path } | Mount::LiveFiles { path } => {
-            (path, None, true)
+            (path.as_str(), None, true)
         }
-        Mount::Scratch { path, .. } | Mount::Claim { path, .. } => (path, None, false),
+        Mount::Scratch { path, .. } | Mount::Claim { path, .. } | Mount::Volume { path, .. } => {
+            (path.as_str(), None, false)
+        }
+        Mount::Host { path, .. } => (*path, None, false),
+    };
+    let propagation = match mount {
+        Mount::Host { kind: HostPath::Seen, .. } => Some("HostToContainer".to_owned()),
+        Mount::Host { kind: HostPath::Shared, .. } => Some("Bidirectional".to_owned()),
+        _ => None,
     };
     core::VolumeMount {
         name: volume_name(mount),
-        mount_path: path.clone(),
+        mount_path: path.to_owned(),
         sub_path,
+        mount_propagation: propagation,
         read_only: read_only.then_some(true),
         ..core::VolumeMount::default()
     }
@@ -240,6 +285,23 @@ fn volumes(lowering: &Lowering<'_>, pod: &Pod) -> Option<Vec<core::Volume>> {
                     name: super::config::live_name(lowering.instance),
                     default_mode: Some(0o444),
                     ..core::ConfigMapVolumeSource::default()
+                });
+            }
+            Mount::Volume { name, .. } => {
+                volume.persistent_volume_claim = Some(core::PersistentVolumeClaimVolumeSource {
+                    claim_name: lowering.instance.part(Some(name)),
+                    read_only: None,
+                });
+            }
+            Mount::Host { on_host, kind, .. } => {
+                let type_ = match kind {
+                    HostPath::Directory | HostPath::Seen | HostPath::Shared => "DirectoryOrCreate",
+                    HostPath::Existing => "Directory",
+                    HostPath::Device => "CharDevice",
+                };
+                volume.host_path = Some(core::HostPathVolumeSource {
+                    path: on_host.clone(),
+                    type_: Some(type_.to_owned()),
                 });
             }
             Mount::Scratch { .. } => volume.empty_dir = Some(core::EmptyDirVolumeSource::default()),

@@ -8,7 +8,7 @@ use k8s_openapi::api::batch::v1::JobSpec;
 use super::{Lowering, Manifest, TASK_ANNOTATION, manifest, pod, value};
 use crate::kind::JOB;
 use crate::name;
-use crate::plan::{Pod, Task, TaskStage, VariableValue};
+use crate::plan::{Host, Pod, Task, TaskStage, VariableValue};
 
 /// How often a task is tried before it counts as failed: with the kubelet's pauses about half an hour.
 const TRIES: i32 = 10;
@@ -55,6 +55,7 @@ fn job(lowering: &Lowering<'_>, task: &Task, rotations: u32) -> Manifest {
             .first()
             .map(|workload| workload.pod.scheduling.clone())
             .unwrap_or_default(),
+        host: Host::default(),
     };
     let mut template = pod::template(lowering, &component, &pod);
     if let Some(spec) = &mut template.spec {

@@ -1,30 +1,26 @@
 //! Workloads with their Services and disruption budgets.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::apps::v1::{
-    DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment,
+    DaemonSetSpec, DaemonSetUpdateStrategy, DeploymentSpec, DeploymentStrategy, RollingUpdateDaemonSet,
+    RollingUpdateDeployment,
     StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec,
 };
-use k8s_openapi::api::core::v1::{
-    PersistentVolumeClaim, PersistentVolumeClaimSpec, PodTemplateSpec, ServicePort, ServiceSpec,
-    VolumeResourceRequirements,
-};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PodTemplateSpec, ServicePort, ServiceSpec};
 use k8s_openapi::api::policy::v1::PodDisruptionBudgetSpec;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::Value;
 
 use super::{Lowering, Manifest, manifest, pod, value};
-use crate::kind::{DEPLOYMENT, POD_DISRUPTION_BUDGET, SERVICE, STATEFUL_SET};
+use crate::kind::{DAEMON_SET, DEPLOYMENT, POD_DISRUPTION_BUDGET, SERVICE, STATEFUL_SET};
 use crate::plan::{Claim, Controller, NetworkService, Workload};
 
 pub(super) fn manifests(lowering: &Lowering<'_>, workload: &Workload) -> Vec<Manifest> {
     let mut manifests: Vec<Manifest> =
         workload.services.iter().map(|service| network_service(lowering, workload, service)).collect();
-    // One pod cannot be disrupted in part: a budget would only keep nodes from being emptied.
-    if workload.replicas > 1 {
+    // One pod cannot be disrupted in part: a budget would only keep nodes from being emptied. Nor are pods of nodes
+    // evicted: they stay for as long as their node does.
+    if workload.replicas > 1 && workload.controller != Controller::DaemonSet {
         manifests.push(disruption_budget(lowering, workload));
     }
     manifests.push(controller(lowering, workload));
@@ -33,14 +29,14 @@ pub(super) fn manifests(lowering: &Lowering<'_>, workload: &Workload) -> Vec<Man
 
 fn controller(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
     let instance = lowering.instance;
-    let name = instance.part(workload.suffix);
-    let template = pod::template(lowering, workload.component, &workload.pod);
+    let name = instance.part(workload.suffix.as_deref());
+    let mut template = pod::template(lowering, &workload.component, &workload.pod);
     let selector = selector(lowering, workload);
     let (kind, spec) = match &workload.controller {
-        Controller::Deployment => (DEPLOYMENT, deployment(workload, selector, template)),
+        Controller::Deployment | Controller::Alone => (DEPLOYMENT, deployment(workload, selector, template)),
         Controller::StatefulSet { claims, volumes_deleted } => {
             let members = workload.services.iter().find(|service| service.headless);
-            let service_name = members.map(|service| instance.part(service.suffix));
+            let service_name = members.map(|service| instance.part(service.suffix.as_deref()));
             let set = StatefulSetSpec {
                 replicas: Some(workload.replicas),
                 selector,
@@ -59,19 +55,41 @@ fn controller(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
             };
             (STATEFUL_SET, value(&set))
         }
+        Controller::DaemonSet => {
+            if let Some(spec) = &mut template.spec {
+                // Every node has one pod: there is nothing to spread.
+                spec.topology_spread_constraints = None;
+            }
+            let rolling = RollingUpdateDaemonSet { max_unavailable: Some(IntOrString::Int(1)), max_surge: None };
+            let set = DaemonSetSpec {
+                selector,
+                template,
+                update_strategy: Some(DaemonSetUpdateStrategy {
+                    type_: Some("RollingUpdate".to_owned()),
+                    rolling_update: Some(rolling),
+                }),
+                revision_history_limit: Some(3),
+                ..DaemonSetSpec::default()
+            };
+            (DAEMON_SET, value(&set))
+        }
     };
-    let metadata = instance.metadata(&name, Some(workload.component));
+    let metadata = instance.metadata(&name, Some(&workload.component));
     manifest(kind, &name, &metadata, [("spec", spec)])
 }
 
 fn deployment(workload: &Workload, selector: LabelSelector, template: PodTemplateSpec) -> Value {
-    // A new pod serves before an old one goes, also where there is only one.
-    let strategy = DeploymentStrategy {
-        type_: Some("RollingUpdate".to_owned()),
-        rolling_update: Some(RollingUpdateDeployment {
-            max_surge: Some(IntOrString::Int(1)),
-            max_unavailable: Some(IntOrString::Int(0)),
-        }),
+    let strategy = if workload.controller == Controller::Alone {
+        DeploymentStrategy { type_: Some("Recreate".to_owned()), rolling_update: None }
+    } else {
+        // A new pod serves before an old one goes, also where there is only one.
+        DeploymentStrategy {
+            type_: Some("RollingUpdate".to_owned()),
+            rolling_update: Some(RollingUpdateDeployment {
+                max_surge: Some(IntOrString::Int(1)),
+                max_unavailable: Some(IntOrString::Int(0)),
+            }),
+        }
     };
     value(&DeploymentSpec {
         replicas: Some(workload.replicas),
@@ -84,28 +102,22 @@ fn deployment(workload: &Workload, selector: LabelSelector, template: PodTemplat
 }
 
 fn claim(claim: &Claim) -> PersistentVolumeClaim {
-    let storage = BTreeMap::from([("storage".to_owned(), Quantity(claim.size.clone()))]);
     PersistentVolumeClaim {
         metadata: ObjectMeta { name: Some(claim.name.to_owned()), ..ObjectMeta::default() },
-        spec: Some(PersistentVolumeClaimSpec {
-            access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
-            resources: Some(VolumeResourceRequirements { requests: Some(storage), limits: None }),
-            storage_class_name: claim.class.clone(),
-            ..PersistentVolumeClaimSpec::default()
-        }),
+        spec: Some(super::volume::claim_spec(&claim.size, claim.class.as_ref(), "ReadWriteOnce")),
         ..PersistentVolumeClaim::default()
     }
 }
 
 fn selector(lowering: &Lowering<'_>, workload: &Workload) -> LabelSelector {
-    let labels = lowering.instance.selector(workload.component);
+    let labels = lowering.instance.selector(&workload.component);
     LabelSelector { match_labels: Some(labels), ..LabelSelector::default() }
 }
 
 fn network_service(lowering: &Lowering<'_>, workload: &Workload, service: &NetworkService) -> Manifest {
     let instance = lowering.instance;
-    let name = instance.part(service.suffix);
-    let mut selector = instance.selector(workload.component);
+    let name = instance.part(service.suffix.as_deref());
+    let mut selector = instance.selector(&workload.component);
     selector.extend(service.pod.clone().map(|pod| ("statefulset.kubernetes.io/pod-name".to_owned(), pod)));
     let ports = service.ports.iter().map(|port| ServicePort {
         name: Some(port.name.to_owned()),
@@ -121,15 +133,15 @@ fn network_service(lowering: &Lowering<'_>, workload: &Workload, service: &Netwo
         ports: Some(ports.collect()),
         ..ServiceSpec::default()
     };
-    let metadata = instance.metadata(&name, Some(workload.component));
+    let metadata = instance.metadata(&name, Some(&workload.component));
     manifest(SERVICE, &name, &metadata, [("spec", value(&spec))])
 }
 
 fn disruption_budget(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
     let instance = lowering.instance;
-    let name = instance.part(workload.suffix);
+    let name = instance.part(workload.suffix.as_deref());
     let policy = match workload.controller {
-        Controller::Deployment => "AlwaysAllow",
+        Controller::Deployment | Controller::Alone | Controller::DaemonSet => "AlwaysAllow",
         // Members of a group are counted on even while they are not ready.
         Controller::StatefulSet { .. } => "IfHealthyBudget",
     };
@@ -139,6 +151,6 @@ fn disruption_budget(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
         unhealthy_pod_eviction_policy: Some(policy.to_owned()),
         ..PodDisruptionBudgetSpec::default()
     };
-    let metadata = instance.metadata(&name, Some(workload.component));
+    let metadata = instance.metadata(&name, Some(&workload.component));
     manifest(POD_DISRUPTION_BUDGET, &name, &metadata, [("spec", value(&spec))])
 }

@@ -12,6 +12,33 @@ pub struct Pod {
     /// How long an orderly end may take, in seconds.
     pub grace_seconds: i64,
     pub scheduling: Scheduling,
+    pub host: Host,
+}
+
+impl Pod {
+    /// A pod that is nothing special.
+    pub fn new(user: i64, scheduling: &Scheduling, containers: Vec<Container>) -> Self {
+        Self {
+            user,
+            setup: Vec::new(),
+            containers,
+            grace_seconds: 30,
+            scheduling: scheduling.clone(),
+            host: Host::default(),
+        }
+    }
+}
+
+/// What of its node a pod is part of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Host {
+    /// Nothing.
+    #[default]
+    Apart,
+    /// The node's network.
+    Network,
+    /// The node's network, and its processes.
+    NetworkAndProcesses,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,6 +53,20 @@ pub struct Container {
     pub resources: Resources,
     /// Runs before the container is told to stop.
     pub before_stop: Option<Vec<String>>,
+    pub privilege: Privilege,
+}
+
+/// What a container may do beyond what every process may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Privilege {
+    #[default]
+    None,
+    /// It is root, with these capabilities and no way to more.
+    Root(&'static [&'static str]),
+    /// Everything on the node, as the pod's user.
+    Node,
+    /// Everything on the node, as root.
+    NodeRoot,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -67,10 +108,28 @@ pub enum Mount {
     Scratch { name: &'static str, path: String },
     /// The pod's own volume.
     Claim { name: &'static str, path: String },
+    /// A volume of the plan.
+    Volume { name: &'static str, path: String },
+    /// A directory of the node, or one of its devices.
+    Host { name: &'static str, path: &'static str, on_host: String, kind: HostPath },
     /// The plan's live files as a directory.
     LiveFiles { path: String },
     /// The pod's annotations as a file named `annotations`, kept up to date.
     Annotations { path: String },
+}
+
+/// What a path of the node is, and which mounts below it are seen on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostPath {
+    /// A directory, made where it is missing.
+    Directory,
+    /// A directory below which the pod sees later mounts of the node.
+    Seen,
+    /// A directory below which later mounts of either side are seen by both.
+    Shared,
+    /// A directory that every node has.
+    Existing,
+    Device,
 }
 
 /// What a changed Secret does to the pods that mount it.

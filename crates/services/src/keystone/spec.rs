@@ -8,6 +8,8 @@ use openstack_operator_model::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::template::{self, Notifications, one};
+
 /// Identity service.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -21,10 +23,8 @@ use serde::{Deserialize, Serialize};
     shortname = "kst",
     category = "openstack",
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint"),
-    validation = Rule::new("has(self.spec.database) && has(self.spec.database.clusterRef) != has(self.spec.database.host)")
-        .message("spec.database needs either a clusterRef or a host"),
-    validation = Rule::new("!has(self.spec.gatewayRef) || has(self.spec.publicHostname)")
-        .message("spec.gatewayRef needs spec.publicHostname, the name under which the API is reached"),
+    validation = template::database_rule(),
+    validation = template::exposure_rule(),
     validation = Rule::new("!has(self.spec.notifications) || !self.spec.notifications.enabled || has(self.spec.messaging) && has(self.spec.messaging.clusterRef)")
         .message("spec.notifications needs spec.messaging.clusterRef, the RabbitMQ that carries them")
 )]
@@ -64,18 +64,6 @@ pub struct KeystoneTemplate {
     pub bootstrap: Bootstrap,
     #[serde(flatten)]
     pub common: Common,
-}
-
-fn one() -> i32 {
-    1
-}
-
-/// Events for other services.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Notifications {
-    /// Whether events are sent over the message bus.
-    #[serde(default)]
-    pub enabled: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

@@ -1,6 +1,6 @@
 //! Every service with specs to plan it by, and what becomes of them. A new service is two files in `tests/specs`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use kube::core::DynamicObject;
@@ -10,7 +10,8 @@ use openstack_operator_model::need::{Needs, Resolved};
 use openstack_operator_model::plan::Plan;
 use openstack_operator_model::service::{AnyService, Invalid, Site};
 use openstack_operator_model::status::{
-    CacheServers, DatabaseServer, IdentityServer, MessagingServer, Provides,
+    CacheServers, CellServer, ComputeServer, DatabaseServer, IdentityServer, MessagingServer, NetworkServer,
+    Provides,
 };
 use openstack_operator_services as services;
 use serde_json::{Value, json};
@@ -29,6 +30,8 @@ pub(crate) struct Rendered {
     pub(crate) needs: Needs,
     pub(crate) plan: Plan,
     pub(crate) manifests: Vec<Manifest>,
+    /// Secrets that others write and offer.
+    pub(crate) provided_secrets: BTreeSet<String>,
 }
 
 /// All cases, in the order of their titles.
@@ -117,10 +120,29 @@ fn resolved(needs: &Needs) -> Resolved {
                 secret: format!("{}-admin", need.name),
                 secret_key: "password".to_owned(),
             }),
+            network: Some(NetworkServer {
+                northbound: vec!["tcp:10.96.0.41:6641".to_owned()],
+                southbound: vec!["tcp:10.96.0.42:6642".to_owned()],
+                userspace: true,
+                physical_networks: vec!["physnet1".to_owned()],
+                node_selector: BTreeMap::from([("kubernetes.io/os".to_owned(), "linux".to_owned())]),
+            }),
+            compute: Some(ComputeServer {
+                metadata_host: format!("{}-metadata.openstack.svc", need.name),
+                metadata_port: 8775,
+                metadata_secret: format!("{}-metadata", need.name),
+                identity_secret: format!("{}-identity", need.name),
+                console_url: "https://console.example.com/vnc_lite.html".to_owned(),
+                cells: vec![CellServer {
+                    name: "cell1".to_owned(),
+                    messaging_secret: format!("{}-messaging", need.name),
+                }],
+            }),
         };
         ((need.kind.kind.to_owned(), need.name.clone()), provides)
     });
-    Resolved { objects: objects.collect() }
+    let addresses = needs.addresses.iter().zip(41..).map(|(name, last)| (name.clone(), format!("10.96.0.{last}")));
+    Resolved { objects: objects.collect(), addresses: addresses.collect() }
 }
 
 pub(crate) fn render(
@@ -129,7 +151,15 @@ pub(crate) fn render(
     observed: &Observed,
 ) -> Result<Rendered, Invalid> {
     let needs = service.needs(object)?;
-    let plan = service.plan(object, &resolved(&needs), &site(), &BTreeMap::new())?;
+    let resolved = resolved(&needs);
+    let plan = service.plan(object, &resolved, &site(), &BTreeMap::new())?;
+    let mut provided_secrets = BTreeSet::new();
+    for provides in resolved.objects.values() {
+        walk("", &serde_json::to_value(provides).unwrap(), &mut |path, value| {
+            let name = value.as_str().filter(|_| path.to_lowercase().ends_with("secret"));
+            provided_secrets.extend(name.map(str::to_owned));
+        });
+    }
     let instance = Instance {
         kind: service.kind(),
         service: service.name(),
@@ -138,7 +168,7 @@ pub(crate) fn render(
         uid: "00000000-0000-4000-8000-000000000001".to_owned(),
     };
     let manifests = lower::lower(&instance, &plan, observed).into_values().flatten().collect();
-    Ok(Rendered { needs, plan, manifests })
+    Ok(Rendered { needs, plan, manifests, provided_secrets })
 }
 
 /// Every part of a value with its path, from the outside in.

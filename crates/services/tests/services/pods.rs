@@ -38,9 +38,59 @@ fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
     list(pod, "initContainers").chain(list(pod, "containers"))
 }
 
+/// Pods that are part of their node, with the most that a container of theirs may: nothing else is root, has a
+/// capability, or sees anything of the node.
+const NODE_PODS: [(&str, Power); 6] = [
+    ("ovs-db", Power::Root(&[])),
+    ("ovs-vswitchd", Power::Root(&["NET_ADMIN", "NET_RAW"])),
+    ("ovn-controller", Power::Root(&[])),
+    ("metadata-agent", Power::Everything),
+    ("libvirt", Power::Everything),
+    ("nova-compute", Power::Everything),
+];
+
+#[derive(Clone, Copy, PartialEq)]
+enum Power {
+    Root(&'static [&'static str]),
+    Everything,
+}
+
+fn node_power(title: &str) -> Option<Power> {
+    let component = title.rsplit("DaemonSet test-").next().filter(|_| title.contains("DaemonSet"))?;
+    NODE_PODS.iter().find(|(name, _)| *name == component).map(|(_, power)| *power)
+}
+
+#[test]
+fn pods_of_nodes_may_do_no_more_than_is_listed() {
+    let mut seen = BTreeSet::new();
+    for (title, _, pod, _) in pods().into_iter().filter(|(title, ..)| title.contains("DaemonSet")) {
+        let power = node_power(&title).unwrap_or_else(|| panic!("{title} is not listed"));
+        seen.insert(title.rsplit("test-").next().unwrap().to_owned());
+        assert_eq!(pod["automountServiceAccountToken"], false, "{title}");
+        assert_eq!(pod["dnsPolicy"], "ClusterFirstWithHostNet", "{title}");
+        assert_eq!(pod.get("hostIPC"), None, "{title}");
+        assert_eq!(pod.get("hostPID").is_some(), title.ends_with("-libvirt"), "{title}");
+        for container in containers(&pod) {
+            let security = &container["securityContext"];
+            if security["privileged"] == true {
+                assert!(power == Power::Everything, "{title}");
+                continue;
+            }
+            assert_eq!(security["allowPrivilegeEscalation"], false, "{title}");
+            assert_eq!(security["readOnlyRootFilesystem"], true, "{title}");
+            assert_eq!(security["capabilities"]["drop"], json!(["ALL"]), "{title}");
+            if let Power::Root(capabilities) = power {
+                let more = list(&security["capabilities"], "add").all(|added| capabilities.iter().any(|one| added == one));
+                assert!(more, "{title}");
+            }
+        }
+    }
+    assert_eq!(seen.len(), NODE_PODS.len(), "one that is listed is gone: {seen:?}");
+}
+
 #[test]
 fn pods_may_do_no_more_than_they_must() {
-    for (title, _, pod, _) in pods() {
+    for (title, _, pod, _) in pods().into_iter().filter(|(title, ..)| node_power(title).is_none()) {
         let security = &pod["securityContext"];
         assert_eq!(security["runAsNonRoot"], true, "{title}");
         assert!(security["runAsUser"].as_i64().is_some_and(|user| user > 0), "{title}");
@@ -169,7 +219,8 @@ fn what_serves_is_watched_over_and_ends_in_order() {
             assert_eq!(pod.get("topologySpreadConstraints"), None, "{title}");
             continue;
         }
-        assert!(list(&pod, "topologySpreadConstraints").next().is_some(), "{title}");
+        let spread = list(&pod, "topologySpreadConstraints").next().is_some();
+        assert!(spread || title.contains("DaemonSet"), "{title}");
         for container in list(&pod, "containers") {
             assert!(container["readinessProbe"].is_object(), "{title} is never ready");
             for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {

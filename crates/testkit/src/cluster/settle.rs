@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use openstack_operator_engine::ports::Environment;
 use openstack_operator_model::assess::{JobOutcome, job_outcome};
-use openstack_operator_model::kind::{DEPLOYMENT, HTTP_ROUTE, JOB, Kind, STATEFUL_SET};
+use openstack_operator_model::kind::{DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, STATEFUL_SET};
 use serde_json::{Value, json};
 
 use super::FakeCluster;
@@ -40,6 +40,7 @@ impl FakeCluster {
             }
             let status = match key.kind {
                 DEPLOYMENT | STATEFUL_SET => Some(rolled_out(body)),
+                DAEMON_SET => Some(on_nodes(body)),
                 JOB if job_outcome(body) == JobOutcome::Running => {
                     Some(ended(state.failing_jobs.remove(&key.name), now))
                 }
@@ -63,6 +64,16 @@ fn rolled_out(body: &Value) -> Value {
         "updatedReplicas": replicas,
         "readyReplicas": replicas,
         "availableReplicas": replicas,
+    })
+}
+
+/// On the one node that there is.
+fn on_nodes(body: &Value) -> Value {
+    json!({
+        "observedGeneration": body["metadata"]["generation"],
+        "desiredNumberScheduled": 1,
+        "updatedNumberScheduled": 1,
+        "numberReady": 1,
     })
 }
 
@@ -121,6 +132,7 @@ mod tests {
         let all = [
             (DEPLOYMENT, json!({ "replicas": 2 })),
             (STATEFUL_SET, json!({ "replicas": 3 })),
+            (DAEMON_SET, json!({})),
             (JOB, json!({})),
             (HTTP_ROUTE, json!({ "parentRefs": [{ "name": "gateway" }] })),
         ];

@@ -2,7 +2,9 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use openstack_operator_model::kind::{CONFIG_MAP, DEPLOYMENT, JOB, Kind, SECRET, STATEFUL_SET};
+use openstack_operator_model::kind::{
+    CONFIG_MAP, DAEMON_SET, DEPLOYMENT, JOB, Kind, SECRET, SERVICE, STATEFUL_SET,
+};
 use serde_json::{Map, Value, json};
 
 use super::{Key, Rejection};
@@ -56,6 +58,16 @@ fn encode_texts(fields: &mut Map<String, Value>) {
     }
 }
 
+/// Gives a Service an address, where it asks for none: always the same one for the same name, so that worlds can be
+/// compared.
+pub(super) fn assign_address(key: &Key, body: &mut Value) {
+    if key.kind == SERVICE && body.pointer("/spec/clusterIP").is_none() {
+        let number = key.name.bytes().fold(0_u16, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        let [high, low] = number.to_be_bytes();
+        body["spec"]["clusterIP"] = json!(format!("10.96.{high}.{low}"));
+    }
+}
+
 /// A uid or a version in the request's metadata says which object it is meant for.
 pub(super) fn preconditions(metadata: Option<&Value>, live: Option<&Value>) -> Result<(), Rejection> {
     for field in ["uid", "resourceVersion"] {
@@ -72,7 +84,8 @@ pub(super) fn immutable_fields(kind: Kind, live: &Value, next: &Value) -> Result
     let sealed = live.get("immutable") == Some(&Value::Bool(true));
     let fields: &[&str] = match kind {
         JOB => &["/spec/template", "/spec/selector"],
-        DEPLOYMENT => &["/spec/selector"],
+        DEPLOYMENT | DAEMON_SET => &["/spec/selector"],
+        SERVICE => &["/spec/clusterIP"],
         STATEFUL_SET => &[
             "/spec/volumeClaimTemplates",
             "/spec/serviceName",

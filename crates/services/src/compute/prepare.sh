@@ -1,0 +1,7 @@
+# Gives Nova its directories on the node, and waits for libvirt. What is on the node belongs to root at first.
+set -eu
+for directory in /var/lib/nova /var/lib/nova/instances /var/lib/nova/tmp; do
+    mkdir -p "$directory"
+    chown "$USER_NUMBER:$USER_NUMBER" "$directory"
+done
+until [ -S /run/libvirt/libvirt-sock ] && [ -s /run/libvirt/openstack-virt-type ]; do sleep 0.3; done

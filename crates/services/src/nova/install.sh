@@ -1,0 +1,39 @@
+# Makes or updates Nova's databases and the list of its cells. It may run any number of times.
+set -eu
+
+nova-manage api_db sync
+
+# Addresses in the list are patterns that each process fills in from its own settings, so that a changed password needs
+# no change here.
+nova-manage cell_v2 map_cell0 --database_connection "$CELL0_PATTERN"
+
+cells=$(nova-manage cell_v2 list_cells)
+
+identifier() {
+    awk -F'|' -v name="$1" '{ gsub(/ /, "", $2); gsub(/ /, "", $3) } $2 == name { print $3 }' <<<"$cells"
+}
+
+known=$(identifier cell1)
+if [ -z "$known" ]; then
+    nova-manage cell_v2 create_cell --name cell1 --database_connection "$DATABASE_PATTERN" \
+        --transport-url "$TRANSPORT_PATTERN"
+else
+    nova-manage cell_v2 update_cell --cell_uuid "$known" --name cell1 --database_connection "$DATABASE_PATTERN" \
+        --transport-url "$TRANSPORT_PATTERN"
+fi
+
+nova-manage db sync
+
+# Other cells have servers of their own, which no pattern can lead to.
+for cell in $MORE_CELLS; do
+    variable=${cell//-/_}
+    export OS_DATABASE__CONNECTION OS_DEFAULT__TRANSPORT_URL
+    eval "OS_DATABASE__CONNECTION=\$CELL_DATABASE_$variable OS_DEFAULT__TRANSPORT_URL=\$CELL_TRANSPORT_$variable"
+    known=$(identifier "$cell")
+    if [ -z "$known" ]; then
+        nova-manage cell_v2 create_cell --name "$cell"
+    else
+        nova-manage cell_v2 update_cell --cell_uuid "$known" --name "$cell"
+    fi
+    nova-manage db sync --local_cell
+done

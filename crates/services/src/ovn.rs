@@ -1,0 +1,412 @@
+//! OVN: virtual networks, as two databases, what translates between them, and a switch on every node.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use openstack_operator_model::common::{DeletionPolicy, Resources, Scheduling};
+use openstack_operator_model::image::ImageNames;
+use openstack_operator_model::kind::Kind;
+use openstack_operator_model::name;
+use openstack_operator_model::need::Needs;
+use openstack_operator_model::plan::{
+    Check, Claim, Container, Controller, Host, HostPath, Mount, NetworkService, Plan, Pod, Port, Privilege,
+    Probes, Variable, Workload,
+};
+use openstack_operator_model::service::{self, Context, Direction, Invalid, Member};
+use openstack_operator_model::status::{NetworkServer, Provides};
+
+use crate::shared;
+
+pub use spec::*;
+
+mod raft;
+mod spec;
+
+pub const KIND: Kind = Kind::own("OVNNetwork", "ovnnetworks");
+const USER: i64 = 42476;
+
+/// One of the two databases.
+struct Database {
+    /// End of the names of all that belongs to it.
+    short: &'static str,
+    component: &'static str,
+    schema: &'static str,
+    schema_file: &'static str,
+    image: ImageNames,
+    client: Port,
+    group: Port,
+}
+
+const NORTHBOUND: Database = Database {
+    short: "nb",
+    component: "northbound",
+    schema: "OVN_Northbound",
+    schema_file: "/usr/share/ovn/ovn-nb.ovsschema",
+    image: ImageNames { kolla: "ovn-nb-db-server", debian: "ovn" },
+    client: Port { name: "clients", number: 6641 },
+    group: Port { name: "group", number: 6643 },
+};
+
+const SOUTHBOUND: Database = Database {
+    short: "sb",
+    component: "southbound",
+    schema: "OVN_Southbound",
+    schema_file: "/usr/share/ovn/ovn-sb.ovsschema",
+    image: ImageNames { kolla: "ovn-sb-db-server", debian: "ovn" },
+    client: Port { name: "clients", number: 6642 },
+    group: Port { name: "group", number: 6644 },
+};
+
+pub struct Service;
+
+impl service::Service for Service {
+    type Object = OVNNetwork;
+    const KIND: Kind = KIND;
+    const NAME: &'static str = "ovn";
+    const DIRECTS: bool = true;
+
+    fn needs(object: &OVNNetwork) -> Needs {
+        let template = &object.spec.template;
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        let mut needs = Needs::default().after(&template.common.depends_on);
+        for (database, settings) in databases(template) {
+            needs.addresses.extend(members(name, database, settings));
+        }
+        needs
+    }
+
+    fn plan(context: &Context<'_, OVNNetwork>) -> Result<Plan, Invalid> {
+        let OVNNetworkSpec { origin, template } = &context.object.spec;
+        shared::check_extra_config(&template.common, &[])?;
+        let scripts = [
+            ("report.sh", include_str!("ovn/report.sh")),
+            ("database.sh", include_str!("ovn/database.sh")),
+            ("check.sh", include_str!("ovn/check.sh")),
+            ("northd.sh", include_str!("ovn/northd.sh")),
+            ("switch-database.sh", include_str!("ovn/switch-database.sh")),
+            ("switch.sh", include_str!("ovn/switch.sh")),
+        ];
+        let files = scripts.map(|(file, text)| (file.to_owned(), text.to_owned())).into();
+        let mut live_files = BTreeMap::from([("nodes".to_owned(), node_settings(context))]);
+        let mut workloads = Vec::new();
+        for (database, settings) in databases(template) {
+            let hosts = group_hosts(context, database, settings).join(" ") + "\n";
+            live_files.insert(format!("{}-members", database.short), hosts);
+            workloads.push(database_workload(context, database, settings));
+        }
+        workloads.extend([northd(context), switch_database(context), switch(context), controller(context)]);
+        Ok(Plan {
+            files,
+            live_files,
+            workloads,
+            provides: Provides { network: network(context), ..Provides::default() },
+            pull_secrets: origin.images.pull_secrets.clone(),
+            ..Plan::default()
+        })
+    }
+
+    fn direct(object: &OVNNetwork, members: &[Member], memory: &BTreeMap<String, String>) -> Direction {
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        let mut direction = Direction { memory: memory.clone(), ..Direction::default() };
+        for (database, settings) in databases(&object.spec.template) {
+            raft::direct(database.component, &self::members(name, database, settings), members, &mut direction);
+        }
+        direction
+    }
+}
+
+fn databases(template: &OVNNetworkTemplate) -> [(&'static Database, &GroupSettings); 2] {
+    [(&NORTHBOUND, &template.northbound), (&SOUTHBOUND, &template.southbound)]
+}
+
+/// Pods of a database. Each has a Service of its own with the same name.
+fn members(name: &str, database: &Database, settings: &GroupSettings) -> Vec<String> {
+    let set = name::part(name, database.short);
+    (0..settings.replicas).map(|ordinal| format!("{set}-{ordinal}")).collect()
+}
+
+/// Names under which members know each other.
+fn group_hosts(
+    context: &Context<'_, OVNNetwork>,
+    database: &Database,
+    settings: &GroupSettings,
+) -> Vec<String> {
+    let set = name::part(context.name, database.short);
+    shared::member_hosts(context, &set, &set, settings.replicas)
+}
+
+/// Complete names of the members' own Services, for what looks names up on nodes.
+fn client_hosts(
+    context: &Context<'_, OVNNetwork>,
+    database: &Database,
+    settings: &GroupSettings,
+) -> Vec<String> {
+    let domain = format!("{}.svc.{}", context.namespace, context.site.cluster_domain);
+    members(context.name, database, settings).iter().map(|member| format!("{member}.{domain}")).collect()
+}
+
+/// What others may use, once every member has an address.
+fn network(context: &Context<'_, OVNNetwork>) -> Option<NetworkServer> {
+    let template = &context.object.spec.template;
+    let addresses = |database: &Database, settings: &GroupSettings| {
+        let numbers = members(context.name, database, settings);
+        let address = |name: &String| context.inputs.addresses.get(name);
+        let port = database.client.number;
+        numbers.iter().map(|name| Some(format!("tcp:{}:{port}", address(name)?))).collect::<Option<Vec<_>>>()
+    };
+    Some(NetworkServer {
+        northbound: addresses(&NORTHBOUND, &template.northbound)?,
+        southbound: addresses(&SOUTHBOUND, &template.southbound)?,
+        userspace: template.ovs.datapath == Datapath::Netdev,
+        physical_networks: template
+            .bridge_mappings
+            .iter()
+            .map(|mapping| mapping.physical_network.clone())
+            .collect(),
+        node_selector: node_scheduling(template).node_selector,
+    })
+}
+
+/// What the switch of every node is to be, in the words of `switch.sh`.
+fn node_settings(context: &Context<'_, OVNNetwork>) -> String {
+    let template = &context.object.spec.template;
+    let mut text = format!("datapath {}\n", template.ovs.datapath.name());
+    let interface = template.encapsulation.interface.as_deref().unwrap_or_default();
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "encapsulation {} {interface}", template.encapsulation.kind.name());
+    let _ = writeln!(text, "gateway {}", if template.gateway.enabled { "yes" } else { "no" });
+    for mapping in &template.bridge_mappings {
+        let interface = mapping.interface.as_deref().unwrap_or_default();
+        let _ = writeln!(text, "mapping {} {} {interface}", mapping.physical_network, mapping.bridge);
+    }
+    for host in client_hosts(context, &SOUTHBOUND, &template.southbound) {
+        let _ = writeln!(text, "southbound {host}:{}", SOUTHBOUND.client.number);
+    }
+    text
+}
+
+fn container(
+    context: &Context<'_, OVNNetwork>,
+    name: &'static str,
+    image: ImageNames,
+    script: &str,
+    resources: Resources,
+) -> Container {
+    let OVNNetworkSpec { origin, template } = &context.object.spec;
+    let path = format!("/etc/openstack/{script}");
+    Container {
+        name,
+        image: shared::image(context, image, &template.common, origin),
+        command: shared::script(&path),
+        mounts: vec![shared::file(script, &path)],
+        resources,
+        ..Container::default()
+    }
+}
+
+fn database_workload(
+    context: &Context<'_, OVNNetwork>,
+    database: &Database,
+    settings: &GroupSettings,
+) -> Workload {
+    let resources = shared::resources(&settings.resources, ("50m", "64Mi"), "512Mi");
+    let environment = || {
+        vec![
+            Variable::field("POD_NAME", "metadata.name"),
+            Variable::field("POD_UID", "metadata.uid"),
+            Variable::text("DATABASE", database.short),
+            Variable::text("SCHEMA", database.schema),
+            Variable::text("SCHEMA_FILE", database.schema_file),
+            Variable::text("CLIENT_PORT", database.client.number.to_string()),
+            Variable::text("GROUP_PORT", database.group.number.to_string()),
+        ]
+    };
+    let data = || Mount::Claim { name: "data", path: "/var/lib/ovn".to_owned() };
+    let mut report = container(context, "report", database.image, "report.sh", resources.clone());
+    report.environment = environment();
+    report.mounts.extend([data(), shared::scratch("tmp", "/tmp")]);
+    let mut server = container(context, "server", database.image, "database.sh", resources);
+    server.environment = environment();
+    server.mounts.extend([
+        shared::file("check.sh", "/etc/openstack/check.sh"),
+        data(),
+        Mount::LiveFiles { path: "/etc/openstack/live".to_owned() },
+        Mount::Annotations { path: "/etc/podinfo".to_owned() },
+        shared::scratch("run", "/run/ovn"),
+        shared::scratch("tmp", "/tmp"),
+    ]);
+    server.ports = vec![database.client.clone(), database.group.clone()];
+    let part = || Check::Command(shared::command(["bash", "/etc/openstack/check.sh"]));
+    server.probes = Probes {
+        // Whoever joins may have to wait for the others.
+        startup: Some(shared::probe(part(), 2, 5, 43200)),
+        readiness: Some(shared::probe(part(), 15, 5, 2)),
+        liveness: Some(shared::probe(Check::Connect { port: database.client.number }, 20, 10, 6)),
+    };
+    let mut services = vec![NetworkService {
+        suffix: Some(database.short.into()),
+        ports: vec![database.client.clone(), database.group.clone()],
+        headless: true,
+        pod: None,
+    }];
+    services.extend(members(context.name, database, settings).into_iter().enumerate().map(|(ordinal, pod)| {
+        NetworkService {
+            suffix: Some(format!("{}-{ordinal}", database.short).into()),
+            ports: vec![database.client.clone()],
+            headless: false,
+            pod: Some(pod),
+        }
+    }));
+    let scheduling = &context.object.spec.template.common.scheduling;
+    Workload {
+        component: database.component.into(),
+        suffix: Some(database.short.into()),
+        controller: Controller::StatefulSet {
+            claims: vec![Claim {
+                name: "data",
+                size: settings.storage.size.clone(),
+                class: settings.storage.storage_class.clone(),
+            }],
+            volumes_deleted: settings.storage.deletion_policy == DeletionPolicy::Delete,
+        },
+        replicas: settings.replicas,
+        pod: Pod {
+            setup: vec![report],
+            grace_seconds: 300,
+            ..Pod::new(USER, scheduling, vec![server])
+        },
+        services,
+        after: Vec::new(),
+    }
+}
+
+fn northd(context: &Context<'_, OVNNetwork>) -> Workload {
+    let template = &context.object.spec.template;
+    let names = ImageNames { kolla: "ovn-northd", debian: "ovn" };
+    let resources = shared::resources(&template.common.resources, ("50m", "64Mi"), "512Mi");
+    let mut container = container(context, "northd", names, "northd.sh", resources);
+    container.environment = vec![
+        Variable::text("NORTHBOUND", client_hosts(context, &NORTHBOUND, &template.northbound).join(" ")),
+        Variable::text("SOUTHBOUND", client_hosts(context, &SOUTHBOUND, &template.southbound).join(" ")),
+    ];
+    container.mounts.extend([shared::scratch("run", "/run/ovn"), shared::scratch("tmp", "/tmp")]);
+    let ask = |question: &str| format!("ovn-appctl -t /run/ovn/ovn-northd.ctl {question}-connection-status");
+    let connected = format!("[ \"$({})\" = connected ] && [ \"$({})\" = connected ]", ask("nb"), ask("sb"));
+    container.probes = connected_probes(&connected);
+    Workload {
+        component: "northd".into(),
+        suffix: Some("northd".into()),
+        controller: Controller::Deployment,
+        replicas: template.northd.replicas,
+        pod: Pod::new(USER, &template.common.scheduling, vec![container]),
+        services: Vec::new(),
+        after: Vec::new(),
+    }
+}
+
+/// Ready while connected. One that is not must not be killed for it: it goes on looking.
+fn connected_probes(question: &str) -> Probes {
+    let connected = Check::Command(shared::command(["bash", "-c", question]));
+    Probes { readiness: Some(shared::probe(connected, 10, 5, 3)), ..Probes::default() }
+}
+
+pub(crate) fn node_scheduling(template: &OVNNetworkTemplate) -> Scheduling {
+    shared::on_hypervisors(&template.controller.scheduling)
+}
+
+fn run_directory() -> Mount {
+    shared::host_directory("run-openvswitch", "/run/openvswitch")
+}
+
+fn node_workload(context: &Context<'_, OVNNetwork>, name: &'static str, container: Container) -> Workload {
+    let scheduling = node_scheduling(&context.object.spec.template);
+    Workload {
+        component: name.into(),
+        suffix: Some(name.into()),
+        controller: Controller::DaemonSet,
+        replicas: 1,
+        pod: Pod {
+            host: Host::Network,
+            grace_seconds: 10,
+            ..Pod::new(USER, &scheduling, vec![container])
+        },
+        services: Vec::new(),
+        after: Vec::new(),
+    }
+}
+
+fn switch_resources(context: &Context<'_, OVNNetwork>) -> Resources {
+    shared::resources(&context.object.spec.template.ovs.resources, ("100m", "128Mi"), "1Gi")
+}
+
+fn switch_database(context: &Context<'_, OVNNetwork>) -> Workload {
+    let names = ImageNames { kolla: "openvswitch-db-server", debian: "ovn" };
+    let mut server =
+        container(context, "ovsdb-server", names, "switch-database.sh", switch_resources(context));
+    server.mounts.extend([
+        run_directory(),
+        shared::host_directory("lib-openvswitch", "/var/lib/openvswitch"),
+        shared::scratch("tmp", "/tmp"),
+    ]);
+    server.privilege = Privilege::Root(&[]);
+    let answers = || Check::Command(shared::command(["ovs-vsctl", "--timeout=2", "--no-wait", "show"]));
+    server.probes = Probes {
+        startup: Some(shared::probe(answers(), 2, 5, 150)),
+        readiness: Some(shared::probe(answers(), 15, 5, 3)),
+        liveness: None,
+    };
+    node_workload(context, "ovs-db", server)
+}
+
+fn switch(context: &Context<'_, OVNNetwork>) -> Workload {
+    let names = ImageNames { kolla: "openvswitch-vswitchd", debian: "ovn" };
+    let mut switch = container(context, "ovs-vswitchd", names, "switch.sh", switch_resources(context));
+    switch.environment =
+        vec![Variable::field("NODE_NAME", "spec.nodeName"), Variable::field("HOST_IP", "status.hostIP")];
+    switch.mounts.extend([
+        Mount::LiveFiles { path: "/etc/openstack/live".to_owned() },
+        run_directory(),
+        Mount::Host {
+            name: "tun",
+            path: "/dev/net/tun",
+            on_host: "/dev/net/tun".to_owned(),
+            kind: HostPath::Device,
+        },
+        shared::scratch("tmp", "/tmp"),
+    ]);
+    switch.privilege = Privilege::Root(&["NET_ADMIN", "NET_RAW"]);
+    let control = "/run/openvswitch/ovs-vswitchd.ctl";
+    let answers = || Check::Command(shared::command(["ovs-appctl", "-t", control, "version"]));
+    switch.probes = Probes {
+        startup: Some(shared::probe(answers(), 2, 5, 150)),
+        readiness: Some(shared::probe(answers(), 15, 5, 3)),
+        liveness: None,
+    };
+    node_workload(context, "ovs-vswitchd", switch)
+}
+
+fn controller(context: &Context<'_, OVNNetwork>) -> Workload {
+    let OVNNetworkSpec { origin, template } = &context.object.spec;
+    let names = ImageNames { kolla: "ovn-controller", debian: "ovn" };
+    let controller = Container {
+        name: "ovn-controller",
+        image: shared::image(context, names, &template.common, origin),
+        command: shared::command([
+            "ovn-controller",
+            "unix:/run/openvswitch/db.sock",
+            "--unixctl=/run/ovn/ovn-controller.ctl",
+            "--pidfile=/run/ovn/ovn-controller.pid",
+            "-vconsole:info",
+            "-vsyslog:off",
+            "-vfile:off",
+        ]),
+        mounts: vec![run_directory(), shared::scratch("run-ovn", "/run/ovn")],
+        probes: connected_probes(
+            "[ \"$(ovn-appctl -t /run/ovn/ovn-controller.ctl connection-status)\" = connected ]",
+        ),
+        resources: shared::resources(&template.controller.resources, ("50m", "64Mi"), "512Mi"),
+        privilege: Privilege::Root(&[]),
+        ..Container::default()
+    };
+    node_workload(context, "ovn-controller", controller)
+}

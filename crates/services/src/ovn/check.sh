@@ -1,0 +1,6 @@
+# Whether this member is part of its group, and the group knows its leader.
+set -eu
+status=$(ovs-appctl --timeout=4 -t "/run/ovn/$DATABASE.ctl" cluster/status "$SCHEMA")
+grep -qx 'Status: cluster member' <<<"$status"
+grep -q '^Leader: ' <<<"$status"
+! grep -qx 'Leader: unknown' <<<"$status"

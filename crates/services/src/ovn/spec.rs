@@ -1,0 +1,214 @@
+//! OVN's settings.
+
+use kube::CustomResource;
+use openstack_operator_model::common::{Common, DeletionPolicy, Origin, Resources, Scheduling, is_default};
+use openstack_operator_model::schema;
+use openstack_operator_model::status::Status;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::template::{Replicas, one};
+
+/// Virtual networks: their databases, and a switch on every node that has a part in them.
+#[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "openstack.k8s.io",
+    version = "v1alpha1",
+    kind = "OVNNetwork",
+    plural = "ovnnetworks",
+    namespaced,
+    status = "Status",
+    shortname = "ovn",
+    category = "openstack"
+)]
+pub struct OVNNetworkSpec {
+    #[serde(flatten)]
+    pub origin: Origin,
+    #[serde(flatten)]
+    pub template: OVNNetworkTemplate,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OVNNetworkTemplate {
+    /// Database of the networks that are wanted.
+    #[serde(default)]
+    pub northbound: GroupSettings,
+    /// Database of the networks as they are, which every node reads.
+    #[serde(default)]
+    pub southbound: GroupSettings,
+    /// What turns the one into the other; one pod works, the others stand by.
+    #[serde(default)]
+    pub northd: Replicas,
+    /// What sets up the switch of a node.
+    #[serde(default)]
+    pub controller: NodeSettings,
+    /// The switch of a node.
+    #[serde(default)]
+    pub ovs: SwitchSettings,
+    /// Networks outside, and the bridges of each node that lead to them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["physicalNetwork"],
+    ))]
+    pub bridge_mappings: Vec<BridgeMapping>,
+    #[serde(default)]
+    pub encapsulation: Encapsulation,
+    #[serde(default)]
+    pub gateway: Gateway,
+    #[serde(flatten)]
+    pub common: Common,
+}
+
+/// A group of servers with one database.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupSettings {
+    /// How many members; an odd number, so that a majority can be told.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 7), extend("x-kubernetes-validations" = [
+        { "rule": "self % 2 == 1", "message": "replicas must be odd: 1, 3, 5 or 7" },
+        { "rule": "self >= oldSelf", "message": "a group of OVN databases cannot be made smaller yet" },
+    ]))]
+    pub replicas: i32,
+    #[serde(default)]
+    pub storage: GroupStorage,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub resources: Resources,
+}
+
+impl Default for GroupSettings {
+    fn default() -> Self {
+        Self { replicas: 1, storage: GroupStorage::default(), resources: Resources::default() }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "self.size == oldSelf.size", "message": "storage.size cannot be changed yet: grow the claims themselves where their class allows it" },
+    { "rule": "has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)", "message": "storage.storageClass cannot be changed: the volumes stay where they are" },
+]))]
+pub struct GroupStorage {
+    /// Size of each member's volume.
+    #[serde(default = "size")]
+    #[schemars(schema_with = "schema::size")]
+    pub size: String,
+    /// Storage class of the volumes; the cluster's default where none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
+    pub storage_class: Option<String>,
+    /// What becomes of the volumes when the object is deleted.
+    #[serde(default)]
+    pub deletion_policy: DeletionPolicy,
+}
+
+impl Default for GroupStorage {
+    fn default() -> Self {
+        Self { size: size(), storage_class: None, deletion_policy: DeletionPolicy::default() }
+    }
+}
+
+fn size() -> String {
+    "2Gi".to_owned()
+}
+
+/// Pods of nodes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct NodeSettings {
+    /// Nodes that have a part in virtual networks; those with label `node-role.kubernetes.io/hypervisor` where nothing is
+    /// given.
+    #[serde(flatten)]
+    pub scheduling: Scheduling,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub resources: Resources,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct SwitchSettings {
+    /// Whether packets go through the kernel or through the switch's own process, where the kernel cannot.
+    #[serde(default)]
+    pub datapath: Datapath,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub resources: Resources,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Datapath {
+    /// The kernel's module `openvswitch`, which nodes must have loaded.
+    #[default]
+    System,
+    /// The switch's own process: slower, and needs nothing of the kernel.
+    Netdev,
+}
+
+impl Datapath {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Netdev => "netdev",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BridgeMapping {
+    /// Name of the network outside, e.g. `physnet1`.
+    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
+    pub physical_network: String,
+    /// Bridge that leads to it.
+    #[schemars(length(min = 1, max = 15), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
+    pub bridge: String,
+    /// Interface of the nodes that becomes a port of the bridge. It must have no other use: its addresses stop working.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 15), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
+    pub interface: Option<String>,
+}
+
+/// How packets of virtual networks travel between nodes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Encapsulation {
+    #[serde(rename = "type", default)]
+    pub kind: EncapsulationKind,
+    /// Interface whose address tunnels begin and end at; the node's own address where none is given. With datapath
+    /// `netdev` it becomes a port of the switch, and must have no other use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 15), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
+    pub interface: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EncapsulationKind {
+    #[default]
+    Geneve,
+}
+
+impl EncapsulationKind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Geneve => "geneve",
+        }
+    }
+}
+
+/// Nodes through which routers reach networks outside.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Gateway {
+    /// Whether every node of the switch may be one.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+}
+
+impl Default for Gateway {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
+fn yes() -> bool {
+    true
+}

@@ -1,0 +1,143 @@
+# Sets up a node's switch as the operator says, keeps it so, and runs it.
+set -eu
+live=/etc/openstack/live
+tunnel_bridge=br-phy
+
+set_switch() {
+    ovs-vsctl --timeout=10 --no-wait "$@"
+}
+
+# One node may have settings of its own.
+read_settings() {
+    if [ -e "$live/node-$NODE_NAME" ]; then cat "$live/node-$NODE_NAME"; else cat "$live/nodes"; fi
+}
+
+# Numbers, since a client that looks up several names by itself tires of them.
+resolve() {
+    result=
+    for member in "$@"; do
+        number=$(getent ahostsv4 "${member%:*}" | awk 'NR == 1 { print $1 }')
+        [ -n "$number" ] || return 1
+        result="$result${result:+,}tcp:$number:${member##*:}"
+    done
+    printf '%s' "$result"
+}
+
+address_of() {
+    ip -4 -o address show dev "$1" 2>/dev/null | awk 'NR == 1 { print $4 }'
+}
+
+add_bridge() {
+    set_switch --may-exist add-br "$1" -- set bridge "$1" datapath_type="$datapath"
+    if [ -n "${2:-}" ]; then
+        set_switch --may-exist add-port "$1" "$2"
+        ip link set "$2" up
+    fi
+}
+
+# The userspace switch takes tunnels only from a bridge that has both the interface and its address.
+needs_hold() {
+    [ "$datapath" = netdev ] && [ -n "$interface" ] &&
+        { [ -n "$(address_of "$interface")" ] || [ -z "$(address_of "$tunnel_bridge")" ]; }
+}
+
+hold_tunnel_address() {
+    moved=$(address_of "$interface")
+    if [ -n "$moved" ]; then
+        set_switch set Open_vSwitch . external-ids:tunnel-address="$moved"
+        ip address delete "$moved" dev "$interface"
+    fi
+    [ -d "/sys/class/net/$tunnel_bridge" ] || return 0
+    if [ -z "$(address_of "$tunnel_bridge")" ]; then
+        ip address replace "$(set_switch get Open_vSwitch . external-ids:tunnel-address | tr -d '"')" dev "$tunnel_bridge"
+        ip link set "$tunnel_bridge" up
+    fi
+}
+
+# What the settings say, one word and its values a line.
+parse() {
+    datapath=system encapsulation=geneve interface='' gateway=no mappings='' southbound=''
+    bridges=()
+    while read -r word first second third; do
+        case $word in
+            datapath) datapath=$first ;;
+            encapsulation) encapsulation=$first interface=$second ;;
+            gateway) gateway=$first ;;
+            mapping)
+                mappings="$mappings${mappings:+,}$first:$second"
+                bridges+=("$second $third")
+                ;;
+            southbound) southbound="$southbound $first" ;;
+        esac
+    done <<<"$1"
+}
+
+configure() {
+    add_bridge br-int
+    set_switch set bridge br-int fail_mode=secure
+    for bridge in "${bridges[@]}"; do
+        # shellcheck disable=SC2086 # a bridge and its interface are two words
+        add_bridge $bridge
+    done
+    if [ "$datapath" = netdev ] && [ -n "$interface" ]; then
+        add_bridge "$tunnel_bridge" "$interface"
+        hold_tunnel_address
+        address=$(set_switch get Open_vSwitch . external-ids:tunnel-address | tr -d '"')
+        # Guests leave checksums to the device; without this their packets would be dropped.
+        set_switch set Open_vSwitch . other_config:userspace-tso-enable=true
+    else
+        address=$([ -n "$interface" ] && address_of "$interface" || printf '%s' "$HOST_IP")
+    fi
+    set_switch set Open_vSwitch . external-ids:system-id="$NODE_NAME" external-ids:hostname="$NODE_NAME" \
+        external-ids:ovn-encap-type="$encapsulation" external-ids:ovn-encap-ip="${address%/*}" \
+        external-ids:ovn-bridge=br-int external-ids:ovn-bridge-datapath-type="$datapath" \
+        external-ids:ovn-monitor-all=true external-ids:ovn-remote-probe-interval=60000
+    if [ -n "$mappings" ]; then
+        set_switch set Open_vSwitch . external-ids:ovn-bridge-mappings="$mappings"
+    else
+        set_switch remove Open_vSwitch . external-ids ovn-bridge-mappings
+    fi
+    if [ "$gateway" = yes ]; then
+        set_switch set Open_vSwitch . external-ids:ovn-cms-options=enable-chassis-as-gw
+    else
+        set_switch remove Open_vSwitch . external-ids ovn-cms-options
+    fi
+}
+
+# Names may come to mean other numbers, and settings may change, while the switch runs. Whatever fails is tried again: its
+# database may be on its way to another image.
+keep() {
+    remote=
+    round=0
+    while true; do
+        if needs_hold && ! bash "$0" hold; then echo "the tunnel's address is not in place" >&2; fi
+        if [ $((round % 10)) = 0 ]; then
+            now=$(read_settings)
+            if [ "$now" != "$settings" ]; then
+                if bash "$0" configure; then settings=$now; else echo "the new settings are not in place" >&2; fi
+                parse "$settings"
+            fi
+            # shellcheck disable=SC2086 # several members are several words
+            if found=$(resolve $southbound) && [ "$found" != "$remote" ]; then
+                if set_switch set Open_vSwitch . external-ids:ovn-remote="\"$found\""; then remote=$found; fi
+            fi
+        fi
+        round=$((round + 1))
+        sleep 1
+    done
+}
+
+settings=$(read_settings)
+parse "$settings"
+case ${1:-run} in
+    configure) configure ;;
+    hold) hold_tunnel_address ;;
+    run)
+        until ovs-vsctl --timeout=2 --no-wait show >/dev/null 2>&1; do sleep 0.3; done
+        set_switch init
+        configure
+        keep &
+        exec ovs-vswitchd unix:/run/openvswitch/db.sock --unixctl=/run/openvswitch/ovs-vswitchd.ctl \
+            --pidfile=/run/openvswitch/ovs-vswitchd.pid -vconsole:info -vsyslog:off -vfile:off
+        ;;
+esac
