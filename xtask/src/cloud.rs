@@ -24,8 +24,23 @@ use crate::progress::{self, Progress};
 use next_steps::{NextSteps, first_cloud};
 pub(crate) use removal::{DownArguments, down};
 
-/// The images that a minimal cloud runs, the operator's and the one to use the cloud with.
-pub(crate) const IMAGES: [&str; 6] = ["mariadb", "rabbitmq", "memcached", "keystone", "client", "operator"];
+/// The images that a minimal cloud runs, the operator's, and those to use the cloud with.
+pub(crate) const IMAGES: [&str; 14] = [
+    "mariadb",
+    "rabbitmq",
+    "memcached",
+    "ovn",
+    "keystone",
+    "glance",
+    "placement",
+    "neutron",
+    "nova",
+    "nova-compute",
+    "libvirt",
+    "client",
+    "guest",
+    "operator",
+];
 /// The family of images that the table describes.
 const FAMILY: &str = "debian";
 /// The namespace and the Deployment of the operator.

@@ -33,13 +33,6 @@ impl Document {
         self
     }
 
-    /// Takes an option back.
-    #[must_use]
-    pub fn without(mut self, section: &str, option: &str) -> Self {
-        self.section(section).remove(option);
-        self
-    }
-
     /// Lets a user's settings win over ours.
     #[must_use]
     pub fn merge(mut self, overrides: Option<&Overrides>) -> Self {

@@ -146,7 +146,7 @@ impl service::Service for Service {
             (nova::CONFIGURATION, configuration(template, &account, compute)),
         ];
         let bus = Variable::secret("OS_DEFAULT__TRANSPORT_URL", &cell.messaging_secret, "transport_url");
-        let mut agent = compute_agent(context, vec![bus, account.password()]);
+        let mut agent = compute_agent(context, [bus].into_iter().chain(account.passwords(&nova::PEERS)).collect());
         agent.after = [(nova::KIND, template.nova.name()), (placement::KIND, template.placement.name())]
             .into_iter()
             .filter_map(|(kind, name)| Some(shared::reference(kind, name?)))
@@ -198,7 +198,7 @@ fn libvirt(context: &Context<'_, NovaCompute>) -> Workload {
     let NovaComputeSpec { origin, template } = &context.object.spec;
     let names = ImageNames { kolla: "nova-libvirt", debian: "libvirt" };
     let image = shared::image(context, names, &template.common, origin);
-    let resources = shared::resources(&template.libvirt_resources, ("50m", "256Mi"), "2Gi");
+    let resources = shared::resources(&template.libvirt_resources, ("20m", "256Mi"), "2Gi");
     let run = || shared::host_directory("run-libvirt", "/run/libvirt");
     let dev = || device("dev", "/dev", HostPath::Existing);
     let detect = Container {
@@ -257,7 +257,7 @@ fn libvirt(context: &Context<'_, NovaCompute>) -> Workload {
 fn compute_agent(context: &Context<'_, NovaCompute>, secrets: Vec<Variable>) -> Workload {
     let NovaComputeSpec { origin, template } = &context.object.spec;
     let image = shared::image(context, ImageNames::same("nova-compute"), &template.common, origin);
-    let resources = shared::resources(&template.common.resources, ("50m", "256Mi"), "1Gi");
+    let resources = shared::resources(&template.common.resources, ("20m", "256Mi"), "1Gi");
     let run = || shared::host_directory("run-libvirt", "/run/libvirt");
     let prepare = Container {
         name: "prepare",

@@ -75,7 +75,8 @@ impl service::Service for Service {
         };
         let account = shared::register(context, &mut plan, &template.api.keystone, registration)?;
         let store = store(context)?;
-        let mut environment = vec![database, account.password()];
+        let mut environment = vec![database];
+        environment.extend(account.passwords(&[]));
         environment.extend(store.environment);
         plan.files = files(context, &account, store.options)?;
         plan.tasks = tasks(context, &environment);
@@ -206,7 +207,7 @@ fn container(
         command,
         environment,
         mounts,
-        resources: shared::resources(&common.resources, ("100m", "512Mi"), "1536Mi"),
+        resources: shared::resources(&common.resources, ("50m", "512Mi"), "1536Mi"),
         ..Container::default()
     }
 }

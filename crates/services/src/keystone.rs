@@ -197,7 +197,7 @@ fn files(context: &Context<'_, Keystone>, public: &str) -> Result<BTreeMap<Strin
 }
 
 fn resources(context: &Context<'_, Keystone>) -> Resources {
-    shared::resources(&context.object.spec.template.common.resources, ("100m", "256Mi"), "1Gi")
+    shared::resources(&context.object.spec.template.common.resources, ("50m", "256Mi"), "1Gi")
 }
 
 /// What every container of Keystone has in common.

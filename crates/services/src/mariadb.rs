@@ -144,7 +144,7 @@ impl service::Service for Service {
 }
 
 fn resources(context: &Context<'_, MariaDB>) -> Resources {
-    shared::resources(&context.object.spec.template.common.resources, ("200m", "512Mi"), "1Gi")
+    shared::resources(&context.object.spec.template.common.resources, ("100m", "512Mi"), "1Gi")
 }
 
 fn configuration(context: &Context<'_, MariaDB>) -> Result<String, Invalid> {

@@ -29,6 +29,8 @@ const USER: i64 = 42435;
 const CONFIGURATION: &str = "neutron.conf";
 const ML2: &str = "ml2_conf.ini";
 const METADATA: &str = "neutron_ovn_metadata_agent.ini";
+/// Services that are spoken to, each with a section of its own.
+const PEERS: [&str; 2] = ["nova", "placement"];
 const FILES: [&str; 4] = [CONFIGURATION, ML2, METADATA, "uwsgi.ini"];
 
 pub struct Service;
@@ -83,11 +85,11 @@ impl service::Service for Service {
         let account = shared::register(context, &mut plan, &template.keystone, registration)?;
         plan.files = files(context, &account, network)?;
         plan.tasks = tasks(context, &environment);
-        let environment: Vec<_> = environment.into_iter().chain([account.password()]).collect();
+        let environment: Vec<_> = environment.into_iter().chain(account.passwords(&PEERS)).collect();
         plan.workloads = vec![
             api(context, environment.clone()),
-            worker(context, "periodic-workers", "neutron-periodic-workers", environment.clone()),
-            worker(context, "ovn-maintenance", "neutron-ovn-maintenance-worker", environment),
+            worker(context, "periodic-workers", database_port(template), environment.clone()),
+            worker(context, "ovn-maintenance-worker", NORTHBOUND, environment),
         ];
         if let Some(compute) = compute {
             plan.files.insert("agent.conf".to_owned(), agent_configuration());
@@ -123,7 +125,9 @@ fn files(
         .set("oslo_middleware", "enable_proxy_headers_parsing", true);
     document = shared::messaging_options(shared::database_options(document, "database"));
     document = account.authtoken(document, &shared::cache_servers(context, &template.cache)?);
-    document = account.client(account.client(document, "nova"), "placement");
+    for peer in PEERS {
+        document = account.client(document, peer);
+    }
     document = api::policy(document, &mut files, &template.exposure);
     let document = document.merge(template.common.extra_config.get(CONFIGURATION));
     files.insert(CONFIGURATION.to_owned(), document.render());
@@ -217,7 +221,7 @@ fn container(
         command,
         environment,
         mounts,
-        resources: shared::resources(&template.common.resources, ("100m", "256Mi"), "1Gi"),
+        resources: shared::resources(&template.common.resources, ("20m", "256Mi"), "1Gi"),
         ..Container::default()
     }
 }
@@ -253,21 +257,27 @@ fn api(context: &Context<'_, Neutron>, mut environment: Vec<Variable>) -> Worklo
     environment.push(shared::process_name("neutron-api"));
     let mut api = container(context, "api", shared::uwsgi_command("neutron"), environment);
     api.mounts.push(shared::file("uwsgi.ini", "/etc/neutron/uwsgi.ini"));
-    api.resources = shared::resources(&template.common.resources, ("100m", "512Mi"), "2Gi");
+    api.resources = shared::resources(&template.common.resources, ("50m", "512Mi"), "2Gi");
     let api = api::serving(api, API, "/healthcheck");
     api::workload(USER, template.api.replicas, &template.common, api)
 }
 
-/// What the API leaves to others, since it only lives while it is asked.
+/// Whom the workers speak to that do not speak to OVN.
+fn database_port(template: &NeutronTemplate) -> u16 {
+    template.database.port.unwrap_or(shared::DATABASE_PORT)
+}
+
+/// What the API leaves to others, since it only lives while it is asked. It is well while it speaks to whom it must.
 fn worker(
     context: &Context<'_, Neutron>,
     component: &'static str,
-    command: &str,
+    peer: u16,
     environment: Vec<Variable>,
 ) -> Workload {
     let template = &context.object.spec.template;
-    let mut worker = container(context, component, program(command, &[]), environment);
-    worker.probes = shared::speaking(NORTHBOUND, USER);
+    let command = program(&format!("neutron-{component}"), &[]);
+    let mut worker = container(context, component, command, environment);
+    worker.probes = shared::speaking(peer, USER);
     Workload {
         component: component.into(),
         suffix: Some(component.into()),
@@ -288,7 +298,7 @@ fn metadata_agent(
     let NeutronSpec { origin, template } = &context.object.spec;
     let names = ImageNames { kolla: "neutron-metadata-agent", debian: "neutron" };
     let image = shared::image(context, names, &template.common, origin);
-    let resources = shared::resources(&template.common.resources, ("50m", "256Mi"), "1Gi");
+    let resources = shared::resources(&template.common.resources, ("20m", "256Mi"), "1Gi");
     // It would hang for ever where it finds no switch when it starts.
     let wait = Container {
         name: "wait",

@@ -31,6 +31,8 @@ pub(crate) const USERNAME: &str = "nova";
 pub(crate) const CONFIGURATION: &str = "nova.conf";
 /// Key of what those who ask for metadata share.
 pub(crate) const METADATA_KEY: &str = "secret";
+/// Services that are spoken to, each with a section of its own; the first vouches for requests of users.
+pub(crate) const PEERS: [&str; 5] = ["service_user", "placement", "neutron", "glance", "cinder"];
 /// Path of the page that shows a screen.
 const SCREEN: &str = "vnc_lite.html";
 
@@ -82,8 +84,7 @@ impl service::Service for Service {
         plan.files = files(context, &account)?;
         plan.files.insert("install.sh".to_owned(), include_str!("nova/install.sh").to_owned());
         plan.tasks = tasks(context, &environment, &cells, &plan);
-        let mut environment: Vec<_> = environment.into_iter().chain([account.password()]).collect();
-        environment.extend(service_users(template));
+        let environment: Vec<_> = environment.into_iter().chain(logins(template, &account)).collect();
         let shared_secret = Variable::secret(
             "OS_NEUTRON__METADATA_PROXY_SHARED_SECRET",
             &metadata_secret,
@@ -174,32 +175,31 @@ fn console_route(template: &NovaTemplate) -> Option<Route> {
 /// Settings that all of Nova's programs read, those of nodes too.
 pub(crate) fn common_options(document: Document, account: &Account<'_>, cache: &[String]) -> Document {
     let mut document = shared::messaging_options(document)
-        .set("cinder", "auth_section", "keystone_authtoken")
-        .set("cinder", "os_region_name", &account.server.region)
         .set("DEFAULT", "use_stderr", true)
         .set("DEFAULT", "state_path", "/var/lib/nova")
         .set("service_user", "send_service_user_token", true)
         .set("vnc", "enabled", true)
         .set("upgrade_levels", "compute", "auto");
     document = account.authtoken(document, cache);
-    for section in ["service_user", "placement", "neutron", "glance"] {
-        document = account.client(document, section);
+    for peer in PEERS {
+        document = account.client(document, peer);
     }
-    document.set("cinder", "catalog_info", "block-storage::internalURL")
+    document
+        .set("cinder", "catalog_info", "block-storage::internalURL")
+        .set("cinder", "os_region_name", &account.server.region)
 }
 
-/// Other users in the place of Nova's own.
-fn service_users(template: &NovaTemplate) -> Vec<Variable> {
-    let sections = template.service_auth.sections();
-    let given = sections.iter().filter_map(|(section, _, user)| Some((section.to_uppercase(), (*user)?)));
-    given
-        .flat_map(|(section, user)| {
-            [
-                Variable::secret(format!("OS_{section}__USERNAME"), &user.name, "username"),
-                Variable::secret(format!("OS_{section}__PASSWORD"), &user.name, "password"),
-            ]
-        })
-        .collect()
+/// Passwords of Nova's own user, or names and passwords of others in its place.
+fn logins(template: &NovaTemplate, account: &Account<'_>) -> Vec<Variable> {
+    let mut variables = account.passwords(&PEERS);
+    for (section, _, user) in template.service_auth.sections() {
+        let Some(user) = user else { continue };
+        let name = |part: &str| format!("OS_{}__{part}", section.to_uppercase());
+        variables.retain(|variable| variable.name != name("PASSWORD"));
+        variables.push(Variable::secret(name("USERNAME"), &user.name, "username"));
+        variables.push(Variable::secret(name("PASSWORD"), &user.name, "password"));
+    }
+    variables
 }
 
 fn files(context: &Context<'_, Nova>, account: &Account<'_>) -> Result<BTreeMap<String, String>, Invalid> {
@@ -213,11 +213,6 @@ fn files(context: &Context<'_, Nova>, account: &Account<'_>) -> Result<BTreeMap<
         .set("vnc", "novncproxy_host", "0.0.0.0")
         .set("neutron", "service_metadata_proxy", true)
         .set("oslo_middleware", "enable_proxy_headers_parsing", true);
-    for (section, _, user) in template.service_auth.sections() {
-        if user.is_some() {
-            document = account.own_client(document, section);
-        }
-    }
     for section in ["database", "api_database"] {
         document = shared::database_options(document, section);
     }
@@ -258,7 +253,7 @@ fn container(
         command,
         environment,
         mounts,
-        resources: shared::resources(&template.common.resources, ("50m", "256Mi"), "1Gi"),
+        resources: shared::resources(&template.common.resources, ("20m", "256Mi"), "1Gi"),
         ..Container::default()
     }
 }
@@ -300,7 +295,7 @@ fn api(context: &Context<'_, Nova>, mut environment: Vec<Variable>) -> Workload 
     environment.push(shared::process_name("nova-api"));
     let mut api = container(context, "api", "nova-api", shared::uwsgi_command("nova"), environment);
     api.mounts.push(shared::file("uwsgi.ini", "/etc/nova/uwsgi.ini"));
-    api.resources = shared::resources(&template.common.resources, ("100m", "512Mi"), "2Gi");
+    api.resources = shared::resources(&template.common.resources, ("50m", "512Mi"), "2Gi");
     let api = api::serving(api, API, "/");
     api::workload(USER, template.api.replicas, &template.common, api)
 }

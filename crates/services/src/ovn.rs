@@ -209,7 +209,7 @@ fn database_workload(
     database: &Database,
     settings: &GroupSettings,
 ) -> Workload {
-    let resources = shared::resources(&settings.resources, ("50m", "64Mi"), "512Mi");
+    let resources = shared::resources(&settings.resources, ("20m", "64Mi"), "512Mi");
     let environment = || {
         vec![
             Variable::field("POD_NAME", "metadata.name"),
@@ -283,7 +283,7 @@ fn database_workload(
 fn northd(context: &Context<'_, OVNNetwork>) -> Workload {
     let template = &context.object.spec.template;
     let names = ImageNames { kolla: "ovn-northd", debian: "ovn" };
-    let resources = shared::resources(&template.common.resources, ("50m", "64Mi"), "512Mi");
+    let resources = shared::resources(&template.common.resources, ("20m", "64Mi"), "512Mi");
     let mut container = container(context, "northd", names, "northd.sh", resources);
     container.environment = vec![
         Variable::text("NORTHBOUND", client_hosts(context, &NORTHBOUND, &template.northbound).join(" ")),
@@ -336,7 +336,7 @@ fn node_workload(context: &Context<'_, OVNNetwork>, name: &'static str, containe
 }
 
 fn switch_resources(context: &Context<'_, OVNNetwork>) -> Resources {
-    shared::resources(&context.object.spec.template.ovs.resources, ("100m", "128Mi"), "1Gi")
+    shared::resources(&context.object.spec.template.ovs.resources, ("50m", "128Mi"), "1Gi")
 }
 
 fn switch_database(context: &Context<'_, OVNNetwork>) -> Workload {
@@ -404,7 +404,7 @@ fn controller(context: &Context<'_, OVNNetwork>) -> Workload {
         probes: connected_probes(
             "[ \"$(ovn-appctl -t /run/ovn/ovn-controller.ctl connection-status)\" = connected ]",
         ),
-        resources: shared::resources(&template.controller.resources, ("50m", "64Mi"), "512Mi"),
+        resources: shared::resources(&template.controller.resources, ("20m", "64Mi"), "512Mi"),
         privilege: Privilege::Root(&[]),
         ..Container::default()
     };

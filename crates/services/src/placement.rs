@@ -76,7 +76,7 @@ impl service::Service for Service {
             internal,
         };
         let account = shared::register(context, &mut plan, &template.keystone, registration)?;
-        let environment = vec![database, account.password()];
+        let environment: Vec<_> = [database].into_iter().chain(account.passwords(&[])).collect();
         plan.files = files(context, &account)?;
         plan.tasks = tasks(context, &environment);
         let mut api = container(context, "api", shared::uwsgi_command("placement"), environment);
@@ -125,7 +125,7 @@ fn container(
         command,
         environment,
         mounts,
-        resources: shared::resources(&template.common.resources, ("100m", "192Mi"), "512Mi"),
+        resources: shared::resources(&template.common.resources, ("20m", "192Mi"), "512Mi"),
         ..Container::default()
     }
 }

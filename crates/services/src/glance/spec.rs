@@ -84,8 +84,8 @@ pub enum StoreBackend {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
-    { "rule": "self.size == oldSelf.size", "message": "storage.pvc.size cannot be changed yet: grow the claim itself where its class allows it" },
-    { "rule": "self.accessMode == oldSelf.accessMode", "message": "storage.pvc.accessMode cannot be changed: the volume stays what it is" },
+    { "rule": "has(self.size) == has(oldSelf.size) && (!has(self.size) || self.size == oldSelf.size)", "message": "storage.pvc.size cannot be changed yet: grow the claim itself where its class allows it" },
+    { "rule": "has(self.accessMode) == has(oldSelf.accessMode) && (!has(self.accessMode) || self.accessMode == oldSelf.accessMode)", "message": "storage.pvc.accessMode cannot be changed: the volume stays what it is" },
     { "rule": "has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)", "message": "storage.pvc.storageClass cannot be changed: the volume stays where it is" },
 ]))]
 pub struct VolumeStore {

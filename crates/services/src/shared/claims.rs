@@ -68,7 +68,7 @@ pub(crate) fn one_database<K>(
             });
             (server.host.clone(), server.port)
         }
-        (None, Some(host)) if settings.secret_ref.is_some() => (host.clone(), settings.port.unwrap_or(3306)),
+        (None, Some(host)) if settings.secret_ref.is_some() => (host.clone(), settings.port.unwrap_or(DATABASE_PORT)),
         (None, Some(_)) => {
             return Err(Invalid::new(
                 "spec.database.secretRef",
@@ -105,6 +105,8 @@ pub(crate) fn messaging_needs(needs: Needs, settings: &MessagingSettings) -> Nee
     needs.object("spec.messaging.clusterRef", rabbitmq::KIND, cluster)
 }
 
+/// Port of databases, where nobody says another.
+pub(crate) const DATABASE_PORT: u16 = 3306;
 /// Port of message buses.
 pub(crate) const BUS_PORT: u16 = 5672;
 

@@ -107,54 +107,50 @@ pub(crate) fn register<'a, K>(
 }
 
 impl Account<'_> {
-    /// How the service checks tokens, and logs in itself. The password comes by environment.
-    pub(crate) fn authtoken(&self, document: Document, cache: &[String]) -> Document {
-        let document = document
+    /// How the service logs in, but for its password, which comes by environment.
+    fn login(&self, document: Document, section: &str) -> Document {
+        document
             .section_of(
-                "keystone_authtoken",
+                section,
                 [
                     ("auth_type", "password"),
                     ("project_name", PROJECT),
                     ("user_domain_name", "Default"),
                     ("project_domain_name", "Default"),
-                    ("service_token_roles", "service"),
-                    ("service_token_roles_required", "true"),
-                    ("interface", "internal"),
                 ],
             )
-            .set("keystone_authtoken", "username", &self.username)
-            .set("keystone_authtoken", "www_authenticate_uri", &self.server.public_url)
-            .set("keystone_authtoken", "auth_url", &self.server.internal_url)
-            .set("keystone_authtoken", "region_name", &self.server.region);
+            .set(section, "username", &self.username)
+            .set(section, "auth_url", &self.server.internal_url)
+    }
+
+    /// How the service checks tokens.
+    pub(crate) fn authtoken(&self, document: Document, cache: &[String]) -> Document {
+        let section = "keystone_authtoken";
+        let document = self
+            .login(document, section)
+            .set(section, "service_token_roles", "service")
+            .set(section, "service_token_roles_required", true)
+            .set(section, "interface", "internal")
+            .set(section, "www_authenticate_uri", &self.server.public_url)
+            .set(section, "region_name", &self.server.region);
         if cache.is_empty() {
             return document;
         }
-        document.set("keystone_authtoken", "memcached_servers", cache.join(","))
+        document.set(section, "memcached_servers", cache.join(","))
     }
 
     /// How the service speaks to another: as itself, inside the cluster.
     pub(crate) fn client(&self, document: Document, section: &str) -> Document {
-        document
-            .set(section, "auth_section", "keystone_authtoken")
+        self.login(document, section)
             .set(section, "region_name", &self.server.region)
             .set(section, "valid_interfaces", "internal")
     }
 
-    /// How the service speaks to another as somebody else, whose name and password come by environment.
-    pub(crate) fn own_client(&self, document: Document, section: &str) -> Document {
-        let document = document.section_of(
-            section,
-            [
-                ("auth_type", "password"),
-                ("project_name", PROJECT),
-                ("user_domain_name", "Default"),
-                ("project_domain_name", "Default"),
-            ],
-        );
-        document.without(section, "auth_section").set(section, "auth_url", &self.server.internal_url)
-    }
-
-    pub(crate) fn password(&self) -> Variable {
-        Variable::secret("OS_KEYSTONE_AUTHTOKEN__PASSWORD", &self.secret, "password")
+    /// Passwords of the sections with which the service logs in, and of the one with which it checks tokens.
+    pub(crate) fn passwords(&self, sections: &[&str]) -> Vec<Variable> {
+        let password = |section: &&str| {
+            Variable::secret(format!("OS_{}__PASSWORD", section.to_uppercase()), &self.secret, "password")
+        };
+        ["keystone_authtoken"].iter().chain(sections).map(password).collect()
     }
 }

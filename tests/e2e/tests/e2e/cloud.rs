@@ -14,11 +14,21 @@ use serde_json::{Value, json};
 pub(crate) struct Cloud<'a> {
     pub(crate) sandbox: &'a Sandbox,
     pub(crate) name: &'static str,
+    whole: bool,
 }
 
+/// Services that a cloud does not need to give tokens.
+const FURTHER_SERVICES: [&str; 6] = ["glance", "placement", "ovn", "neutron", "nova", "compute"];
+
 impl<'a> Cloud<'a> {
+    /// A cloud of the sample that gives tokens, and nothing more.
     pub(crate) fn new(sandbox: &'a Sandbox, name: &'static str) -> Self {
-        Self { sandbox, name }
+        Self { sandbox, name, whole: false }
+    }
+
+    /// The sample's whole cloud.
+    pub(crate) fn whole(sandbox: &'a Sandbox, name: &'static str) -> Self {
+        Self { sandbox, name, whole: true }
     }
 
     /// Name of one of the cloud's parts, e.g. `cloud-keystone`.
@@ -47,7 +57,11 @@ impl<'a> Cloud<'a> {
         let mut object: Value = serde_saphyr::from_str(text).context("the sample is no YAML")?;
         object["metadata"]["name"] = json!(self.name);
         object["metadata"]["namespace"] = json!(self.sandbox.namespace);
+        object["spec"]["publicDomain"] = json!(self.hostname());
         object["spec"]["keystone"] = json!({ "publicHostname": self.hostname() });
+        for service in FURTHER_SERVICES.iter().filter(|_| !self.whole) {
+            object["spec"][service]["enabled"] = json!(false);
+        }
         merge(&mut object["spec"], changes);
         Ok(object)
     }
