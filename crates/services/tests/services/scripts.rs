@@ -156,3 +156,74 @@ fn a_database_stays_and_is_reported() {
     assert_eq!(place.read("var/lib/mysql/cloud/table.ibd"), "precious");
     assert!(!place.has("installed"));
 }
+
+const ADMINISTRATOR: [(&str, &str); 3] =
+    [("ADMINISTRATOR_NAME", "admin"), ("ADMINISTRATOR_PASSWORD", "n3w-s3cret"), ("CLUSTER_COOKIE", "cookie")];
+
+/// A member of a bus that has data, and was started last with another password.
+fn bus(name: &str, title: &str) -> Place {
+    let place = Place::new(name, title);
+    place.write("var/lib/rabbitmq/mnesia/table", "");
+    place.write("var/lib/rabbitmq/administrator.sha256", "old");
+    place.program("rabbitmq-server", "");
+    place.program("sleep", "");
+    place
+}
+
+#[test]
+fn a_new_password_is_told_until_the_broker_takes_it() {
+    let place = bus("password", "rabbitmq-minimal");
+    let client = r#"
+echo "$*" >>"$root/calls"
+case $1 in change_password) cat >"$root/password" ;; esac
+if [ "$(wc -l <"$root/calls")" -lt 4 ]; then echo "the broker is not there: $1" >&2; exit 1; fi"#;
+    place.program("rabbitmqctl", client);
+    let output = place.run("start.sh", &[], &ADMINISTRATOR);
+    assert!(output.status.success(), "{}", errors(&output));
+    let started = "await_startup --timeout 600\n";
+    assert_eq!(place.read("calls"), started.repeat(4) + "change_password admin\n");
+    assert_eq!(place.read("password"), "n3w-s3cret");
+    assert_eq!(place.read("var/lib/rabbitmq/administrator.sha256").len(), 64, "the next start is quick");
+    let log = errors(&output);
+    assert_eq!(log.matches("the broker is not there: await_startup").count(), 3, "{log}");
+    assert_eq!(log.matches("failed to change the password of admin").count(), 3, "{log}");
+    assert!(!log.contains("n3w-s3cret"), "{log}");
+    place.program("rabbitmqctl", "touch $root/asked");
+    place.run("start.sh", &[], &ADMINISTRATOR);
+    assert!(!place.has("asked"), "a password that is known is not told again");
+}
+
+#[test]
+fn a_password_that_the_broker_refuses_is_told_again() {
+    let place = bus("refused", "rabbitmq-minimal");
+    let client = r#"
+case $1 in change_password) ;; *) exit 0 ;; esac
+[ -e "$root/refused" ] || { touch "$root/refused"; echo "no such user" >&2; exit 1; }"#;
+    place.program("rabbitmqctl", client);
+    let output = place.run("start.sh", &[], &ADMINISTRATOR);
+    assert!(errors(&output).contains("no such user"), "{}", errors(&output));
+    assert_eq!(place.read("var/lib/rabbitmq/administrator.sha256").len(), 64);
+}
+
+#[test]
+fn a_member_waits_for_the_others_before_it_stops() {
+    let place = bus("stop", "rabbitmq-rich");
+    place.program("rabbitmq-upgrade", r#"echo "$*" >>"$root/calls"; exit 3"#);
+    let output = place.run("stop.sh", &["120"], &[]);
+    assert_eq!(place.read("calls"), "await_online_quorum_plus_one --timeout 110\n");
+    assert_eq!(output.status.code(), Some(3), "the kubelet tells that it was in vain");
+    let alone = bus("stop-alone", "rabbitmq-minimal");
+    alone.program("rabbitmq-upgrade", "touch $root/calls");
+    assert!(alone.run("stop.sh", &["120"], &[]).status.success());
+    assert!(!alone.has("calls"), "there is nobody to wait for");
+}
+
+#[test]
+fn a_member_that_waits_is_given_the_time_to_end_in_order() {
+    for title in ["rabbitmq-minimal", "rabbitmq-rich"] {
+        let pod = case(title).render(&Observed::default()).unwrap().plan.workloads.remove(0).pod;
+        let command = pod.containers[0].before_stop.clone().unwrap();
+        let waits: i64 = command.last().unwrap().parse().unwrap();
+        assert!(waits + 30 <= pod.grace_seconds, "{waits} of {} seconds", pod.grace_seconds);
+    }
+}
