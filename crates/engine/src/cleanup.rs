@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::claim::Undone;
 use crate::engine::{Engine, FINALIZER, Key, Outcome};
 use crate::gather;
-use crate::ports::{Announcement, PortResult};
+use crate::ports::{Announcement, ChildReference, PortResult};
 
 /// For how long cleanup waits for a server that does not answer. Something left behind there is better than an
 /// object that never goes.
@@ -71,10 +71,20 @@ impl Engine {
                 parts.push((child, live));
             }
         }
-        let used: BTreeSet<Reference> =
-            parts.iter().flat_map(|(_, live)| gather::status(&live.data).uses).collect();
+        let reference =
+            |child: &ChildReference| Reference { kind: child.kind.kind.to_owned(), name: child.name.clone() };
+        let mut used = BTreeSet::new();
         for (child, live) in &parts {
-            let reference = Reference { kind: child.kind.kind.to_owned(), name: child.name.clone() };
+            match gather::status(&live.data) {
+                Ok(status) => used.extend(status.uses),
+                // Who knows which of the others it uses.
+                Err(_) => used.extend(
+                    parts.iter().filter(|(other, _)| other != child).map(|(other, _)| reference(other)),
+                ),
+            }
+        }
+        for (child, live) in &parts {
+            let reference = reference(child);
             if !used.contains(&reference) && live.metadata.deletion_timestamp.is_none() {
                 self.ports.cluster.delete(child.kind, &key.namespace, &child.name, &child.uid).await?;
             }

@@ -36,7 +36,16 @@ impl Engine {
             self.needs.remove(key);
             return Ok(Outcome::Gone);
         };
-        let before = gather::status(&object.data);
+        let before = match gather::status(&object.data) {
+            Ok(status) => status,
+            Err(error) => {
+                let message = format!(
+                    "the status of {key} cannot be read, and without it nothing is done ({error}): run the operator \
+                     that wrote it, or put right what it holds"
+                );
+                return Ok(Outcome::Failed { message });
+            }
+        };
         if object.metadata.deletion_timestamp.is_some() {
             return self.cleanup(key, &object, &before).await;
         }

@@ -171,6 +171,50 @@ async fn a_secret_of_others_is_waited_for_by_its_name_and_its_keys() {
 }
 
 #[tokio::test]
+async fn an_object_whose_status_cannot_be_read_is_left_alone() {
+    let (world, engine) = cloud().await;
+    let whole = get(&world, keystone::KIND, "cloud-keystone")["status"].clone();
+    let mut other = whole.clone();
+    other["effects"][0]["what"] = json!("Teapot");
+    world.set_status(keystone::KIND, NAMESPACE, "cloud-keystone", other.clone());
+    world.delete_object(DEPLOYMENT, NAMESPACE, "cloud-keystone");
+    for deleted in [false, true] {
+        world.script.clear_log();
+        let outcome = engine.reconcile(&key(keystone::KIND, "cloud-keystone")).await;
+        let Outcome::Failed { message } = outcome else { panic!("deleted {deleted}: {outcome:?}") };
+        for part in
+            ["the status of Keystone openstack/cloud-keystone cannot be read", "Teapot", "or put right"]
+        {
+            assert!(message.contains(part), "{message}");
+        }
+        assert_eq!(writes(&world), [""; 0], "deleted {deleted}");
+        assert_eq!(get(&world, keystone::KIND, "cloud-keystone")["status"], other);
+        world.delete_object(keystone::KIND, NAMESPACE, "cloud-keystone");
+    }
+    world.set_status(keystone::KIND, NAMESPACE, "cloud-keystone", whole);
+    converge(&world, &engine).await;
+    assert!(is_ready(&world, control_plane::KIND, "cloud"));
+}
+
+#[tokio::test]
+async fn an_object_that_is_needed_and_cannot_be_read_is_waited_for() {
+    let (world, engine) = cloud().await;
+    let whole = get(&world, mariadb::KIND, "cloud-mariadb")["status"].clone();
+    let mut other = whole.clone();
+    other["provides"]["database"]["port"] = json!("many");
+    world.set_status(mariadb::KIND, NAMESPACE, "cloud-mariadb", other);
+    let outcome = engine.reconcile(&key(keystone::KIND, "cloud-keystone")).await;
+    assert!(matches!(outcome, Outcome::Waiting { .. }), "{outcome:?}");
+    let (ready, reason, message) = condition(&world, keystone::KIND, "cloud-keystone", "InputsReady");
+    assert_eq!((ready.as_str(), reason.as_str()), ("False", "Waiting"));
+    assert!(message.starts_with("the status of MariaDB cloud-mariadb cannot be read"), "{message}");
+    assert_eq!(condition(&world, keystone::KIND, "cloud-keystone", "Available").0, "True");
+    world.set_status(mariadb::KIND, NAMESPACE, "cloud-mariadb", whole);
+    converge(&world, &engine).await;
+    assert!(is_ready(&world, control_plane::KIND, "cloud"));
+}
+
+#[tokio::test]
 async fn a_workload_on_its_way_out_does_not_count_as_serving() {
     let (world, engine) = cloud().await;
     world.edit_object(STATEFUL_SET, NAMESPACE, "cloud-mariadb", |set| {
