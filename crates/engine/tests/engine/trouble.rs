@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::driver::{
     NAMESPACE, cloud, condition, converge, engine, get, is_ready, key, keys, object, world, writes,
 };
-use crate::sample::BOMB;
+use crate::sample::{BOMB, WIDGET};
 
 fn pause(world: &World, word: &str) {
     world.edit_object(keystone::KIND, NAMESPACE, "cloud-keystone", |body| {
@@ -168,6 +168,21 @@ async fn a_secret_of_others_is_waited_for_by_its_name_and_its_keys() {
     assert_eq!(told().await, "");
     assert_ne!(pods(&world), before, "a password that others change reaches the pods");
     assert!(world.object(SECRET, NAMESPACE, "login").is_some());
+}
+
+#[tokio::test]
+async fn a_secret_of_others_that_pods_mount_reaches_them_when_it_changes() {
+    let (world, engine) = cloud().await;
+    let secret = "{ apiVersion: v1, kind: Secret, metadata: { name: certificate, namespace: openstack },
+                    stringData: { tls.crt: first } }";
+    world.apply_yaml(secret);
+    world.apply_object(&object(WIDGET, "widget", &json!({ "mounts": "certificate" })));
+    converge(&world, &engine).await;
+    let pods = |world: &World| get(world, DEPLOYMENT, "widget")["spec"]["template"].clone();
+    let before = pods(&world);
+    world.apply_yaml(&secret.replace("first", "second"));
+    converge(&world, &engine).await;
+    assert_ne!(pods(&world), before);
 }
 
 #[tokio::test]
