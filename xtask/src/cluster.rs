@@ -140,14 +140,14 @@ pub(crate) fn add_steps<'a>(
 ) -> Result<()> {
     let addresses = &settings.addresses;
     for program in [Program::Kubernetes, Program::Registry, Program::Etcd, Program::Containerd] {
-        add_build(graph, directories, program);
+        program.add_step(graph, directories);
     }
     graph.add("node file system", Weight::Heavy, &[], |log| {
         Ok(node::build_file_system(directories, log)?.detail())
     });
     builder.add_steps(graph, &["base"])?;
     for program in [Program::Pause, Program::Coredns, Program::LocalPathProvisioner, Program::Traefik] {
-        add_build(graph, directories, program);
+        program.add_step(graph, directories);
         let after = [images::PUSH_STEP, &program.step()];
         graph.add(image_step(program), Weight::Heavy, &after, move |log| {
             addons::build_image(builder, program, log)
@@ -182,10 +182,6 @@ pub(crate) fn add_steps<'a>(
     let needs = ["nodes", "Gateway API", &image_step(Program::Traefik)];
     graph.add("Gateway", Weight::Light, &needs, |log| addons::ensure_gateway(directories, settings, log));
     Ok(())
-}
-
-fn add_build<'a>(graph: &mut Graph<'a>, directories: &'a Directories, program: Program) {
-    graph.add(program.step(), Weight::Heavy, &[], move |log| Ok(program.build(directories, log)?.detail()));
 }
 
 fn image_step(program: Program) -> String {

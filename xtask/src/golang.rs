@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 
 use crate::command::{Log, output};
 use crate::directories::Directories;
+use crate::graph::{Graph, Weight};
 use crate::store::{self, Key, Part};
 
 /// One pinned module and the program, or programs, that it gives.
@@ -24,10 +25,12 @@ pub(crate) enum Program {
     Coredns,
     LocalPathProvisioner,
     Traefik,
+    /// For the tests of the chart; no cluster needs it.
+    Helm,
 }
 
 #[cfg(test)]
-const ALL: [Program; 8] = [
+const ALL: [Program; 9] = [
     Program::Kubernetes,
     Program::Registry,
     Program::Pause,
@@ -36,6 +39,7 @@ const ALL: [Program; 8] = [
     Program::Coredns,
     Program::LocalPathProvisioner,
     Program::Traefik,
+    Program::Helm,
 ];
 
 impl Program {
@@ -49,6 +53,7 @@ impl Program {
             Self::Coredns => "coredns",
             Self::LocalPathProvisioner => "local-path-provisioner",
             Self::Traefik => "traefik",
+            Self::Helm => "helm",
         }
     }
 
@@ -60,7 +65,7 @@ impl Program {
     /// Modules that have their program inside are named as tools in go.mod; the others have a main of ours.
     fn target(self) -> &'static str {
         match self {
-            Self::Containerd | Self::LocalPathProvisioner | Self::Traefik => "tool",
+            Self::Containerd | Self::LocalPathProvisioner | Self::Traefik | Self::Helm => "tool",
             _ => ".",
         }
     }
@@ -92,6 +97,11 @@ impl Program {
     /// The directory that holds the built program.
     pub(crate) fn place(self, directories: &Directories) -> Result<PathBuf> {
         Ok(store::place(directories, self.name(), self.key(directories)?))
+    }
+
+    /// Adds the step that builds it.
+    pub(crate) fn add_step<'a>(self, graph: &mut Graph<'a>, directories: &'a Directories) {
+        graph.add(self.step(), Weight::Heavy, &[], move |log| Ok(self.build(directories, log)?.detail()));
     }
 
     pub(crate) fn build(self, directories: &Directories, log: &Log) -> Result<Part> {

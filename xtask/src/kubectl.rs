@@ -35,6 +35,11 @@ impl Kubectl {
         Self { program, first_argument: None, kubeconfig }
     }
 
+    /// A program that is kubectl where it is called by that name.
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }

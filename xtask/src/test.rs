@@ -16,6 +16,7 @@ use crate::cloud;
 use crate::cluster::{self, existing::Existing, settings::Settings};
 use crate::command::Log;
 use crate::directories::Directories;
+use crate::golang::Program;
 use crate::graph::{Graph, Weight};
 use crate::images::Builder;
 use crate::process;
@@ -187,14 +188,21 @@ fn run_layers(
     } else if layers.contains(&Layer::EndToEnd) {
         builder.add_program(&mut graph, "operator")?;
     }
+    if layers.contains(&Layer::Apiserver) {
+        Program::Helm.add_step(&mut graph, directories);
+    }
     let progress = Progress::new();
     graph.run(directories, &progress)?;
     drop(lock);
     if suites.is_empty() {
         return Ok(());
     }
-    let environment =
+    let mut environment =
         suite::environment(directories, &arguments.existing, settings.as_ref(), &builder, xtask)?;
+    if layers.contains(&Layer::Apiserver) {
+        let helm = Program::Helm.place(directories)?.join("helm");
+        environment.insert("APISERVER_HELM", helm.display().to_string());
+    }
     let mut graph = Graph::default();
     let mut before: Vec<&str> = Vec::new();
     for suite in suites {

@@ -178,10 +178,20 @@ impl Engine {
         else {
             return Ok(Undone::Yes);
         };
-        let status = gather::status(&provider.data);
-        if !is_true(&status, "Available") {
-            return Ok(Undone::Unreachable);
-        }
+        let status = match gather::status(&provider.data) {
+            Ok(status) if is_true(&status, "Available") => status,
+            Ok(_) => return Ok(Undone::Unreachable),
+            Err(error) => {
+                let Reference { kind, name } = &effect.provider;
+                tracing::warn!(
+                    kind,
+                    name,
+                    error = &error as &dyn std::error::Error,
+                    "failed to read a status"
+                );
+                return Ok(Undone::Unreachable);
+            }
+        };
         let done = match effect.what {
             EffectKind::Database | EffectKind::DatabaseUser => {
                 self.undo_sql(namespace, effect, &status).await?

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::DynamicObject;
 use openstack_operator_model::common::Reference;
-use openstack_operator_model::status::Status;
+use openstack_operator_model::condition::{ConditionType, Findings, Progress, whole_second};
+use openstack_operator_model::status::{Effect, EffectKind, Status, Unreachable};
 use serde_json::json;
 
 use crate::claim::Undone;
 use crate::engine::{Engine, FINALIZER, Key, Outcome};
 use crate::gather;
-use crate::ports::{Announcement, PortResult};
+use crate::ports::{Announcement, ChildReference, PortResult};
 
 /// For how long cleanup waits for a server that does not answer. Something left behind there is better than an
 /// object that never goes.
@@ -22,30 +24,37 @@ impl Engine {
         &self,
         key: &Key,
         object: &DynamicObject,
-        status: &Status,
+        before: &Status,
     ) -> PortResult<Outcome> {
         let finalizers = object.metadata.finalizers.clone().unwrap_or_default();
         if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
             self.needs.remove(key);
             return Ok(Outcome::Gone);
         }
-        if !self.delete_parts(key, object).await? {
+        let parts = self.delete_parts(key, object).await?;
+        if !parts.is_empty() {
+            let parts: Vec<String> = parts.iter().map(title).collect();
+            let message = format!("waits for {} to be deleted", parts.join(", "));
+            self.say(key, object, before, before.clone(), message).await?;
             return Ok(Outcome::Waiting { after: None });
         }
-        let mut left = Vec::new();
-        for effect in &status.effects {
-            let own = effect.provider.kind == key.kind.kind && effect.provider.name == key.name;
-            if !own && self.undo(&key.namespace, effect).await? == Undone::Unreachable {
-                left.push(format!("{:?} {} on {}", effect.what, effect.name, effect.provider.name));
-            }
+        let left = self.undo_all(key, &before.effects).await?;
+        let now = self.ports.environment.now();
+        let unreachable = unreachable(&left, &before.unreachable, now);
+        let awaited: Vec<&Unreachable> =
+            unreachable.iter().filter(|one| one.since.0.duration_until(now) < PATIENCE).collect();
+        if !awaited.is_empty() {
+            let message = waiting(&awaited, &left);
+            // What is undone is off the record, so that a server that goes away later is not asked for it again.
+            let status = Status { effects: left, unreachable, ..before.clone() };
+            self.say(key, object, before, status, message.clone()).await?;
+            return Ok(Outcome::Failed { message });
         }
         if !left.is_empty() {
-            let since = object.metadata.deletion_timestamp.as_ref().map(|time| time.0);
-            let waited = since.map(|since| since.duration_until(self.ports.environment.now()));
-            if waited.is_none_or(|waited| waited < PATIENCE) {
-                let message = format!("cannot undo yet: {}", left.join(", "));
-                return Ok(Outcome::Failed { message });
-            }
+            let left: Vec<String> = left
+                .iter()
+                .map(|effect| format!("{} on {}", what(effect), title(&effect.provider)))
+                .collect();
             let note = format!("left behind, for what it was made on does not answer: {}", left.join(", "));
             let announcement = Announcement { warning: true, reason: "LeftBehind", note };
             self.ports.cluster.publish(object, announcement).await?;
@@ -58,9 +67,34 @@ impl Engine {
         Ok(Outcome::Gone)
     }
 
-    /// Deletes the objects of ours that this one consists of, each after all that use it. Returns whether all are
-    /// gone.
-    async fn delete_parts(&self, key: &Key, object: &DynamicObject) -> PortResult<bool> {
+    /// Says what keeps the object from going.
+    async fn say(
+        &self,
+        key: &Key,
+        object: &DynamicObject,
+        before: &Status,
+        status: Status,
+        message: String,
+    ) -> PortResult<()> {
+        let parts = vec![(ConditionType::Pruned, Progress::waiting(message))];
+        self.report(key, object, before, &Findings { parts, ..Findings::default() }, status).await
+    }
+
+    /// Undoes all it can, and returns what it cannot undo now.
+    async fn undo_all(&self, key: &Key, effects: &[Effect]) -> PortResult<Vec<Effect>> {
+        let mut left = Vec::new();
+        for effect in effects {
+            let own = effect.provider.kind == key.kind.kind && effect.provider.name == key.name;
+            if !own && self.undo(&key.namespace, effect).await? == Undone::Unreachable {
+                left.push(effect.clone());
+            }
+        }
+        Ok(left)
+    }
+
+    /// Deletes the objects of ours that this one consists of, each after all that use it. Returns those that are
+    /// still there.
+    async fn delete_parts(&self, key: &Key, object: &DynamicObject) -> PortResult<Vec<Reference>> {
         let uid = object.metadata.uid.as_deref().unwrap_or_default();
         let kinds = self.kinds();
         let mut parts = Vec::new();
@@ -71,14 +105,64 @@ impl Engine {
                 parts.push((child, live));
             }
         }
-        let used: BTreeSet<Reference> =
-            parts.iter().flat_map(|(_, live)| gather::status(&live.data).uses).collect();
-        for (child, live) in &parts {
-            let reference = Reference { kind: child.kind.kind.to_owned(), name: child.name.clone() };
-            if !used.contains(&reference) && live.metadata.deletion_timestamp.is_none() {
+        let all: Vec<Reference> = parts.iter().map(|(child, _)| reference(child)).collect();
+        let mut used = BTreeSet::new();
+        for (part, (_, live)) in all.iter().zip(&parts) {
+            match gather::status(&live.data) {
+                Ok(status) => used.extend(status.uses),
+                // Who knows which of the others it uses.
+                Err(_) => used.extend(all.iter().filter(|other| *other != part).cloned()),
+            }
+        }
+        for (part, (child, live)) in all.iter().zip(&parts) {
+            if !used.contains(part) && live.metadata.deletion_timestamp.is_none() {
                 self.ports.cluster.delete(child.kind, &key.namespace, &child.name, &child.uid).await?;
             }
         }
-        Ok(parts.is_empty())
+        Ok(all)
     }
+}
+
+fn reference(child: &ChildReference) -> Reference {
+    Reference { kind: child.kind.kind.to_owned(), name: child.name.clone() }
+}
+
+fn title(reference: &Reference) -> String {
+    format!("{} {}", reference.kind, reference.name)
+}
+
+/// Since when each object that something is left on has not answered. It is remembered, so that neither a late start
+/// of the operator nor a restart of it counts as time in which the object was asked.
+fn unreachable(left: &[Effect], known: &[Unreachable], now: Timestamp) -> Vec<Unreachable> {
+    let providers: BTreeSet<&Reference> = left.iter().map(|effect| &effect.provider).collect();
+    let since = |provider: &Reference| {
+        let known = known.iter().find(|known| known.provider == *provider);
+        known.map_or_else(|| Time(whole_second(now)), |known| known.since.clone())
+    };
+    providers
+        .into_iter()
+        .map(|provider| Unreachable { provider: provider.clone(), since: since(provider) })
+        .collect()
+}
+
+fn waiting(awaited: &[&Unreachable], left: &[Effect]) -> String {
+    let of = |provider: &Reference| {
+        let effects: Vec<String> =
+            left.iter().filter(|effect| effect.provider == *provider).map(what).collect();
+        format!("{} to drop {}", title(provider), effects.join(" and "))
+    };
+    let providers: Vec<String> = awaited.iter().map(|one| of(&one.provider)).collect();
+    format!("waits for {}", providers.join("; "))
+}
+
+fn what(effect: &Effect) -> String {
+    let what = match effect.what {
+        EffectKind::Database => "database",
+        EffectKind::DatabaseUser => "database user",
+        EffectKind::MessagingHost => "virtual host",
+        EffectKind::MessagingUser => "message bus user",
+        EffectKind::CatalogService => "catalog service",
+        EffectKind::IdentityUser => "identity user",
+    };
+    format!("{what} {}", effect.name)
 }

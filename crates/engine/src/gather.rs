@@ -44,7 +44,17 @@ impl Engine {
                 gathered.lacks(format!("{} {} does not exist ({})", need.kind.kind, need.name, need.field));
                 continue;
             };
-            let status = status(&object.data);
+            let status = match status(&object.data) {
+                Ok(status) => status,
+                Err(error) => {
+                    let (kind, name) = (need.kind.kind, &need.name);
+                    gathered.lacks(format!(
+                        "the status of {kind} {name} cannot be read ({}): {error}",
+                        need.field
+                    ));
+                    continue;
+                }
+            };
             if !is_true(&status, "Available") {
                 gathered.unavailable.insert(reference);
             }
@@ -105,9 +115,13 @@ impl Engine {
     }
 }
 
-/// An object's status; an empty one where it has none that can be read.
-pub(crate) fn status(data: &Value) -> Status {
-    data.get("status").and_then(|status| serde_json::from_value(status.clone()).ok()).unwrap_or_default()
+/// An object's status; an empty one where it has none. One that cannot be read is not empty: whoever took it for that
+/// would forget what was made and must be undone.
+pub(crate) fn status(data: &Value) -> Result<Status, serde_json::Error> {
+    match data.get("status") {
+        None | Some(Value::Null) => Ok(Status::default()),
+        Some(status) => serde_json::from_value(status.clone()),
+    }
 }
 
 pub(crate) fn is_true(status: &Status, condition: &str) -> bool {

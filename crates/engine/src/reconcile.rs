@@ -9,7 +9,7 @@ use openstack_operator_model::condition::{ConditionType, Findings, Progress, Sta
 use openstack_operator_model::kind::CONTROLLERS;
 use openstack_operator_model::lower::{self, Instance, Manifest, Manifests, Observed, PHASES, Phase, task};
 use openstack_operator_model::name;
-use openstack_operator_model::plan::{Plan, SecretContent, VariableValue};
+use openstack_operator_model::plan::{Change, Mount, Plan, SecretContent, VariableValue};
 use openstack_operator_model::service::AnyService;
 use serde_json::{Value, json};
 
@@ -36,7 +36,16 @@ impl Engine {
             self.needs.remove(key);
             return Ok(Outcome::Gone);
         };
-        let before = gather::status(&object.data);
+        let before = match gather::status(&object.data) {
+            Ok(status) => status,
+            Err(error) => {
+                let message = format!(
+                    "the status of {key} cannot be read, and without it nothing is done ({error}): run the operator \
+                     that wrote it, or put right what it holds"
+                );
+                return Ok(Outcome::Failed { message });
+            }
+        };
         if object.metadata.deletion_timestamp.is_some() {
             return self.cleanup(key, &object, &before).await;
         }
@@ -317,7 +326,7 @@ impl Engine {
     }
 }
 
-/// Secrets that pods read and others write.
+/// Secrets that others write, and for which pods are replaced.
 fn foreign_secrets(plan: &Plan) -> Vec<String> {
     let containers = plan
         .workloads
@@ -325,10 +334,16 @@ fn foreign_secrets(plan: &Plan) -> Vec<String> {
         .flat_map(|workload| workload.pod.setup.iter().chain(&workload.pod.containers))
         .chain(plan.tasks.iter().map(|task| &task.container));
     let mut names: Vec<String> = containers
-        .flat_map(|container| &container.environment)
-        .filter_map(|variable| match &variable.value {
-            VariableValue::Secret(key) => Some(key.secret.clone()),
-            VariableValue::Text(_) | VariableValue::Field(_) => None,
+        .flat_map(|container| {
+            let read = container.environment.iter().filter_map(|variable| match &variable.value {
+                VariableValue::Secret(key) => Some(&key.secret),
+                VariableValue::Text(_) | VariableValue::Field(_) => None,
+            });
+            let mounted = container.mounts.iter().filter_map(|mount| match mount {
+                Mount::Secret { secret, change: Change::Roll, .. } => Some(secret),
+                _ => None,
+            });
+            read.chain(mounted).cloned()
         })
         .filter(|name| !plan.secrets.iter().any(|secret| secret.name == *name))
         .collect();

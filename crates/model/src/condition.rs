@@ -232,7 +232,7 @@ fn condition(
 }
 
 /// Kubernetes keeps whole seconds; a status with more would never equal what comes back.
-fn whole_second(now: Timestamp) -> Timestamp {
+pub fn whole_second(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 

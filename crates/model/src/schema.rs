@@ -84,6 +84,8 @@ pub const SECRET_KEY: &str = r"^[-._a-zA-Z0-9]+$";
 pub const IMAGE: &str = r"^[a-zA-Z0-9]([-a-zA-Z0-9._/:]*[a-zA-Z0-9])?$";
 /// Tag or digest of an image.
 pub const IMAGE_TAG: &str = r"^[a-zA-Z0-9_][-a-zA-Z0-9_.:]*$";
+/// A cron expression: five fields of numbers, or of names where months and days of the week have them.
+pub const SCHEDULE: &str = r"^([0-9*/,-]+\s+){3}([0-9*/,-]|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC)+\s+([0-9*/,-]|SUN|MON|TUE|WED|THU|FRI|SAT)+$";
 /// What Kubernetes accepts as an amount of CPU, without signs and exponents.
 const CPU: &str = r"^([1-9][0-9]*m|[0-9]+(\.[0-9]{1,3})?)$";
 /// What Kubernetes accepts as a size of memory or storage: whole bytes, and some.

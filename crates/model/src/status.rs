@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,9 @@ pub struct Status {
     /// What was made outside of Kubernetes and is undone on deletion.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<Effect>,
+    /// Objects that did not answer when something on them was to be undone for the deletion of this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreachable: Vec<Unreachable>,
     /// What the operator decided earlier and must not forget.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub memory: BTreeMap<String, String>,
@@ -199,4 +202,12 @@ pub enum EffectKind {
     /// Named by type, with all its endpoints.
     CatalogService,
     IdentityUser,
+}
+
+/// An object that does not answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Unreachable {
+    pub provider: Reference,
+    /// When it was first found so.
+    pub since: Time,
 }

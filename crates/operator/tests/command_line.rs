@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails, also in what it shares with others")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -175,6 +176,34 @@ fn manifests_carry_what_was_asked_for() {
     let definitions = kinds(&text(&run(&["crds"]).stdout));
     assert!(definitions.len() >= 5);
     assert_eq!(found[1..=definitions.len()], definitions);
+}
+
+#[test]
+fn manifests_are_the_objects_of_the_base() {
+    let by_title = |objects: Vec<serde_json::Value>| -> BTreeMap<String, serde_json::Value> {
+        let title = |object: &serde_json::Value| format!("{} {}", object["kind"], object["metadata"]["name"]);
+        objects.into_iter().map(|object| (title(&object), object)).collect()
+    };
+    let read = |text: &str| -> Vec<serde_json::Value> { serde_saphyr::from_multiple(text).unwrap() };
+    let mut printed = read(&text(&run(&["manifests"]).stdout));
+    for object in &mut printed {
+        // What the process takes in any case is written out for whoever wants to change it.
+        let variables = object.pointer_mut("/spec/template/spec/containers/0/env");
+        if let Some(variables) = variables.and_then(serde_json::Value::as_array_mut) {
+            variables
+                .retain(|variable| !matches!(variable["value"].as_str(), Some("kolla" | "cluster.local")));
+        }
+    }
+    let mut base = Vec::new();
+    for directory in ["deploy/crds", "deploy/kustomize"] {
+        for entry in fs::read_dir(root().join(directory)).unwrap() {
+            let path = entry.unwrap().path();
+            if !path.ends_with("kustomization.yaml") {
+                base.extend(read(&fs::read_to_string(path).unwrap()));
+            }
+        }
+    }
+    assert_eq!(by_title(printed), by_title(base));
 }
 
 #[test]

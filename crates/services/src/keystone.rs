@@ -236,29 +236,20 @@ fn tasks(context: &Context<'_, Keystone>, environment: &[Variable], identity: &I
     };
     let public = identity.public_url.as_str();
     let internal = identity.internal_url.as_str();
-    let mut bootstrap = task(
-        "bootstrap",
-        TaskStage::Bootstrap,
-        &[
-            "bootstrap",
-            "--bootstrap-username",
-            &identity.username,
-            "--bootstrap-project-name",
-            "admin",
-            "--bootstrap-role-name",
-            "admin",
-            "--bootstrap-service-name",
-            "keystone",
-            "--bootstrap-region-id",
-            &identity.region,
-            "--bootstrap-public-url",
-            public,
-            "--bootstrap-internal-url",
-            internal,
-            "--bootstrap-admin-url",
-            internal,
-        ],
-    );
+    // In one word each: a value may begin with a dash.
+    let options = [
+        ("username", identity.username.as_str()),
+        ("project-name", "admin"),
+        ("role-name", "admin"),
+        ("service-name", "keystone"),
+        ("region-id", &identity.region),
+        ("public-url", public),
+        ("internal-url", internal),
+        ("admin-url", internal),
+    ];
+    let mut bootstrap = task("bootstrap", TaskStage::Bootstrap, &["bootstrap"]);
+    let words = options.map(|(option, value)| format!("--bootstrap-{option}={value}"));
+    bootstrap.container.command.extend(words);
     let password = Variable::secret("OS_BOOTSTRAP_PASSWORD", &identity.secret, &identity.secret_key);
     bootstrap.container.environment.push(password);
     // A new password must be told to Keystone, which only this command can do without the old one.

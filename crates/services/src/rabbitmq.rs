@@ -29,6 +29,10 @@ const NAMES: Port = Port { name: "epmd", number: 4369 };
 const DISTRIBUTION: Port = Port { name: "distribution", number: 25672 };
 const USER: i64 = 42439;
 const ADMINISTRATOR: &str = "administrator";
+/// How long a member that is to stop waits for its queues to do without it.
+const STOP_SECONDS: i64 = 120;
+/// The rest is for an orderly end.
+const GRACE_SECONDS: i64 = STOP_SECONDS + 60;
 
 /// A RabbitMQ cluster.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -97,6 +101,7 @@ impl service::Service for Service {
                 ("rabbitmq.conf".to_owned(), configuration(context)?),
                 ("enabled_plugins".to_owned(), "[rabbitmq_management,rabbitmq_prometheus].\n".to_owned()),
                 ("start.sh".to_owned(), include_str!("rabbitmq/start.sh").to_owned()),
+                ("stop.sh".to_owned(), include_str!("rabbitmq/stop.sh").to_owned()),
             ]),
             live_files: BTreeMap::from([("members.conf".to_owned(), member_list(&members))]),
             workloads: vec![workload(context, &members_service, &secret)],
@@ -202,6 +207,7 @@ fn workload(context: &Context<'_, RabbitMQ>, members_service: &str, secret: &str
         ],
         mounts: vec![
             shared::file("start.sh", "/etc/openstack/start.sh"),
+            shared::file("stop.sh", "/etc/openstack/stop.sh"),
             shared::file("rabbitmq.conf", "/etc/openstack/rabbitmq.conf"),
             shared::file("enabled_plugins", "/etc/openstack/enabled_plugins"),
             Mount::LiveFiles { path: "/etc/openstack/live".to_owned() },
@@ -217,6 +223,7 @@ fn workload(context: &Context<'_, RabbitMQ>, members_service: &str, secret: &str
             liveness: None,
         },
         resources: resources(context),
+        before_stop: Some(shared::command(["bash", "/etc/openstack/stop.sh", &STOP_SECONDS.to_string()])),
         ..Container::default()
     };
     Workload {
@@ -231,7 +238,10 @@ fn workload(context: &Context<'_, RabbitMQ>, members_service: &str, secret: &str
             volumes_deleted: template.storage.deletion_policy == DeletionPolicy::Delete,
         },
         replicas: template.replicas,
-        pod: Pod { grace_seconds: 120, ..Pod::new(USER, &template.common.scheduling, vec![container]) },
+        pod: Pod {
+            grace_seconds: GRACE_SECONDS,
+            ..Pod::new(USER, &template.common.scheduling, vec![container])
+        },
         after: Vec::new(),
         services: vec![
             NetworkService {

@@ -37,7 +37,7 @@ pub fn samples() -> Result<Vec<File>> {
     if directory.exists() { read(&directory) } else { Ok(Vec::new()) }
 }
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 

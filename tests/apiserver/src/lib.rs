@@ -1,7 +1,9 @@
-//! What the tests share: requests that show warnings, the definitions in place, a corpus of objects, and renders.
+//! What the tests share: requests that show warnings, the definitions in place, a corpus of objects, renders, and what
+//! installs the operator.
 
 pub mod corpus;
 pub mod definition;
+pub mod installation;
 pub mod render;
 pub mod server;
 

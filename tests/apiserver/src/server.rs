@@ -57,20 +57,21 @@ impl Server {
 
     /// What would come of creating the object, as `kubectl create` does.
     pub async fn create(&self, object: &Value) -> Result<Result<Answer, Refusal>> {
-        let address = self.collection(object).await? + "?" + &options(Effect::DryRun);
-        self.send(Method::POST, &address, "application/json", &self.placed(object)).await
+        let (collection, object) = self.collection(object).await?;
+        let address = collection + "?" + &options(Effect::DryRun);
+        self.send(Method::POST, &address, "application/json", &object).await
     }
 
     /// Server-side apply, as the operator does.
     pub async fn apply(&self, object: &Value, effect: Effect) -> Result<Result<Answer, Refusal>> {
-        let address =
-            format!("{}/{}?{}&force=true", self.collection(object).await?, name(object)?, options(effect));
-        self.send(Method::PATCH, &address, "application/apply-patch+yaml", &self.placed(object)).await
+        let (collection, object) = self.collection(object).await?;
+        let address = format!("{collection}/{}?{}&force=true", name(&object)?, options(effect));
+        self.send(Method::PATCH, &address, "application/apply-patch+yaml", &object).await
     }
 
     /// The object as it is stored.
     pub async fn get(&self, object: &Value) -> Result<Value> {
-        let address = format!("{}/{}", self.collection(object).await?, name(object)?);
+        let address = format!("{}/{}", self.collection(object).await?.0, name(object)?);
         let answer = self.send(Method::GET, &address, "application/json", &Value::Null).await?;
         answer.map(|answer| answer.object).map_err(|refusal| refusal.of(object))
     }
@@ -79,20 +80,23 @@ impl Server {
     #[must_use]
     pub fn placed(&self, object: &Value) -> Value {
         let mut placed = object.clone();
-        if let Some(metadata) = placed.get_mut("metadata").and_then(Value::as_object_mut)
-            && object["kind"] != "CustomResourceDefinition"
-        {
+        if let Some(metadata) = placed.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert("namespace".to_owned(), self.namespace.clone().into());
         }
         placed
     }
 
-    async fn collection(&self, object: &Value) -> Result<String> {
+    /// Where objects of its kind are, and the object as it is sent there.
+    async fn collection(&self, object: &Value) -> Result<(String, Value)> {
         let types: TypeMeta =
             serde_json::from_value(object.clone()).with_context(|| format!("no object: {object}"))?;
         let (resource, scope) = self.resource(&types).await?;
-        let namespace = (scope == Scope::Namespaced).then_some(self.namespace.as_str());
-        Ok(DynamicObject::url_path(&resource, namespace))
+        Ok(match scope {
+            Scope::Namespaced => {
+                (DynamicObject::url_path(&resource, Some(&self.namespace)), self.placed(object))
+            }
+            Scope::Cluster => (DynamicObject::url_path(&resource, None), object.clone()),
+        })
     }
 
     /// The kinds that the operator knows are not asked for: they need not be in discovery yet.

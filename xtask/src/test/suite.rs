@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use crate::cluster::{self, existing::Existing, settings::Settings};
 use crate::directories::Directories;
 use crate::images::{Builder, RELEASE, origin::Origin};
+use crate::kubectl::Kubectl;
 
 /// How cargo is asked for a suite: with the whole workspace, so that what all of them use is built once.
 pub(super) fn arguments(suite: &str) -> String {
@@ -24,24 +25,23 @@ pub(super) fn environment(
 ) -> Result<BTreeMap<&'static str, String>> {
     let text = |path: &Path| path.display().to_string();
     let mut environment = BTreeMap::new();
-    let origin = match (settings, existing.get()) {
+    let (origin, kubectl) = match (settings, existing.get()) {
         (Some(settings), _) => {
             let addresses = &settings.addresses;
-            environment.insert("KUBECONFIG", text(&cluster::kubeconfig(directories)));
             environment.insert("OPENSTACK_OPERATOR_CACHE", text(directories.cache()));
             environment.insert("SMOKE_GATEWAY_ADDRESS", addresses.gateway_service().to_string());
             environment.insert("SMOKE_PROVIDER_RANGE", addresses.provider_range.to_string());
             environment.insert("SMOKE_XTASK", text(xtask));
-            Origin::local(builder, settings)
+            (Origin::local(builder, settings), Kubectl::local(directories)?)
         }
         (None, Some((context, prefix))) => {
-            let kubectl = cluster::existing::kubectl(directories, context)?;
-            environment.insert("KUBECONFIG", text(kubectl.kubeconfig()));
             environment.insert("SMOKE_CONTEXT", context.to_owned());
-            Origin::Prefix(prefix)
+            (Origin::Prefix(prefix), cluster::existing::kubectl(directories, context)?)
         }
         (None, None) => bail!("there is no cluster to run the tests on"),
     };
+    environment.insert("KUBECONFIG", text(kubectl.kubeconfig()));
+    environment.insert("APISERVER_KUBECTL", text(kubectl.program()));
     environment.insert("SMOKE_IMAGES", images(builder, &origin)?);
     environment.insert("E2E_OPERATOR", text(&builder.program("operator")?));
     environment.insert("E2E_IMAGES_REGISTRY", origin.prefix());

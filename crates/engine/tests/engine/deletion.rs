@@ -8,7 +8,7 @@ use openstack_operator_services::{control_plane, keystone, mariadb, rabbitmq};
 use openstack_operator_testkit::{IdentityState, SqlState, World};
 use serde_json::{Value, json};
 
-use crate::driver::{NAMESPACE, cloud, converge, key, keys, object, round, writes};
+use crate::driver::{self, NAMESPACE, cloud, condition, converge, get, key, keys, object, round, writes};
 use crate::sample::WIDGET;
 
 const SQL: &str = "cloud-mariadb.openstack.svc";
@@ -179,35 +179,55 @@ async fn servers_that_are_gone_need_no_undoing() {
     }
 }
 
-/// Deletes the widget while something keeps it from being undone, and expects patience, then an Event.
-async fn is_given_up(world: &World, engine: &Engine, left: &str) {
-    world.delete_object(WIDGET, NAMESPACE, "widget");
-    world.environment.advance(Duration::from_secs(299));
+/// What a reconcile of the widget says that it waits for, in its outcome and in its status.
+async fn waits(world: &World, engine: &Engine) -> String {
     let outcome = engine.reconcile(&key(WIDGET, "widget")).await;
     let Outcome::Failed { message } = outcome else { panic!("it waits: {outcome:?}") };
-    assert!(message.contains(left), "{message}");
     assert!(!is_gone(world, WIDGET, "widget"));
+    let told = ("False".to_owned(), "Waiting".to_owned(), message.clone());
+    assert_eq!(condition(world, WIDGET, "widget", "Ready"), told);
+    assert_eq!(condition(world, WIDGET, "widget", "Reconciling").0, "True");
+    message
+}
+
+fn reports(world: &World) -> usize {
+    writes(world).iter().filter(|call| call.starts_with("write_status")).count()
+}
+
+/// Deletes the widget while something keeps it from being undone, and expects patience, then an Event.
+async fn is_given_up(world: &World, engine: &Engine, server: &str, left: &str) {
+    world.delete_object(WIDGET, NAMESPACE, "widget");
+    // The operator comes to it late: nobody has asked the server so far.
+    world.environment.advance(Duration::from_hours(1));
+    let message = waits(world, engine).await;
+    assert!(message.contains(&format!("{server} to drop {left}")), "{message}");
+    assert_eq!(reports(world), 1);
+    world.environment.advance(Duration::from_secs(299));
+    let restarted = driver::engine(world);
+    assert_eq!(waits(world, &restarted).await, message);
+    assert_eq!(reports(world), 1, "what is said already is not written again");
     world.environment.advance(Duration::from_secs(1));
-    let outcome = engine.reconcile(&key(WIDGET, "widget")).await;
+    let outcome = restarted.reconcile(&key(WIDGET, "widget")).await;
     assert!(matches!(outcome, Outcome::Gone), "{outcome:?}");
     assert!(is_gone(world, WIDGET, "widget"));
     let last = world.cluster.announcements().pop().unwrap();
     assert_eq!((last.name.as_str(), last.event.reason, last.event.warning), ("widget", "LeftBehind", true));
-    assert!(last.event.note.contains(left), "{}", last.event.note);
+    assert!(last.event.note.contains(&format!("{left} on {server}")), "{}", last.event.note);
 }
 
 #[tokio::test]
 async fn a_server_that_does_not_serve_is_waited_for_and_then_left() {
-    for (kind, name, left) in [
-        (STATEFUL_SET, "cloud-mariadb", "Database widget on cloud-mariadb"),
-        (STATEFUL_SET, "cloud-rabbitmq", "MessagingHost widget on cloud-rabbitmq"),
-        (DEPLOYMENT, "cloud-keystone", "CatalogService widget on cloud-keystone"),
+    for (kind, name, server, left) in [
+        (STATEFUL_SET, "cloud-mariadb", "MariaDB cloud-mariadb", "database widget"),
+        (STATEFUL_SET, "cloud-rabbitmq", "RabbitMQ cloud-rabbitmq", "virtual host widget"),
+        (DEPLOYMENT, "cloud-keystone", "Keystone cloud-keystone", "catalog service widget"),
     ] {
         let (world, engine) = used_cloud(&json!({})).await;
         world.cluster.hold(kind, name);
         world.edit_object(kind, NAMESPACE, name, |body| body["status"] = json!({}));
         round(&world, &engine).await;
-        is_given_up(&world, &engine, left).await;
+        world.script.clear_log();
+        is_given_up(&world, &engine, server, left).await;
     }
 }
 
@@ -215,8 +235,86 @@ async fn a_server_that_does_not_serve_is_waited_for_and_then_left() {
 async fn a_server_that_does_not_answer_is_waited_for_and_then_left() {
     let (world, engine) = used_cloud(&json!({})).await;
     world.sql.set_down(true);
-    is_given_up(&world, &engine, "DatabaseUser widget on cloud-mariadb").await;
+    is_given_up(&world, &engine, "MariaDB cloud-mariadb", "database widget").await;
     assert!(!identity(&world).users.contains_key("widget"), "what can be undone is undone");
+}
+
+#[tokio::test]
+async fn everything_that_is_waited_for_is_named() {
+    let (world, engine) = used_cloud(&json!({})).await;
+    world.sql.set_down(true);
+    world.identity.set_down(true);
+    world.delete_object(WIDGET, NAMESPACE, "widget");
+    assert_eq!(
+        waits(&world, &engine).await,
+        "waits for Keystone cloud-keystone to drop catalog service widget and identity user widget; \
+         MariaDB cloud-mariadb to drop database widget and database user widget"
+    );
+}
+
+#[tokio::test]
+async fn each_server_is_waited_for_as_long_as_any_other() {
+    let (world, engine) = used_cloud(&json!({})).await;
+    world.bus.set_down(true);
+    world.identity.set_down(true);
+    world.delete_object(WIDGET, NAMESPACE, "widget");
+    waits(&world, &engine).await;
+    world.environment.advance(Duration::from_secs(200));
+    world.identity.set_down(false);
+    // It was reached in time; that it goes away later does not matter any more.
+    waits(&world, &engine).await;
+    assert!(!identity(&world).users.contains_key("widget"));
+    world.identity.set_down(true);
+    world.environment.advance(Duration::from_secs(100));
+    let outcome = engine.reconcile(&key(WIDGET, "widget")).await;
+    assert!(matches!(outcome, Outcome::Gone), "{outcome:?}");
+    let note = world.cluster.announcements().pop().unwrap().event.note;
+    let left =
+        "virtual host widget on RabbitMQ cloud-rabbitmq, message bus user widget on RabbitMQ cloud-rabbitmq";
+    assert!(note.ends_with(left), "{note}");
+}
+
+#[tokio::test]
+async fn a_server_whose_status_cannot_be_read_is_waited_for() {
+    let (world, engine) = used_cloud(&json!({})).await;
+    let status = json!({ "conditions": "none", "phase": "Beyond" });
+    world.set_status(mariadb::KIND, NAMESPACE, "cloud-mariadb", status);
+    is_given_up(&world, &engine, "MariaDB cloud-mariadb", "database widget").await;
+    assert!(sql(&world).users.contains_key("widget"));
+}
+
+#[tokio::test]
+async fn a_cloud_names_the_parts_that_it_waits_for() {
+    let (world, engine) = cloud().await;
+    world.delete_object(control_plane::KIND, NAMESPACE, "cloud");
+    let outcome = engine.reconcile(&key(control_plane::KIND, "cloud")).await;
+    assert!(matches!(outcome, Outcome::Waiting { after: None }), "{outcome:?}");
+    let (ready, reason, message) = condition(&world, control_plane::KIND, "cloud", "Ready");
+    assert_eq!((ready.as_str(), reason.as_str()), ("False", "Waiting"));
+    assert!(message.starts_with("waits for ") && message.ends_with(" to be deleted"), "{message}");
+    for part in ["Keystone cloud-keystone", "MariaDB cloud-mariadb", "RabbitMQ cloud-rabbitmq"] {
+        assert!(message.contains(part), "{message}");
+    }
+    world.script.clear_log();
+    engine.reconcile(&key(control_plane::KIND, "cloud")).await;
+    assert_eq!(reports(&world), 0);
+}
+
+#[tokio::test]
+async fn a_part_whose_status_cannot_be_read_goes_before_all_that_it_may_use() {
+    let (world, engine) = cloud().await;
+    let status = get(&world, keystone::KIND, "cloud-keystone")["status"].clone();
+    world.set_status(keystone::KIND, NAMESPACE, "cloud-keystone", json!({ "effects": "some" }));
+    world.delete_object(control_plane::KIND, NAMESPACE, "cloud");
+    for _ in 0..4 {
+        round(&world, &engine).await;
+    }
+    let deleted: Vec<String> = writes(&world).into_iter().filter(|call| call.starts_with("delete")).collect();
+    assert_eq!(deleted, ["delete Keystone cloud-keystone"]);
+    world.set_status(keystone::KIND, NAMESPACE, "cloud-keystone", status);
+    converge(&world, &engine).await;
+    assert!(keys(&world, &engine).is_empty());
+    assert!(sql(&world).users.is_empty());
 }
 
 #[tokio::test]

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::DynamicObject;
-use openstack_operator_model::common::Reference;
+use openstack_operator_model::common::{Reference, Scheduling};
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::{Needs, Resolved};
 use openstack_operator_model::plan::{
-    Catalog, CatalogEndpoint, CatalogService, Database, Entry, IdentityUser, Interface, Messaging, Plan,
-    SecretContent, SecretKey, SecretPlan,
+    Catalog, CatalogEndpoint, CatalogService, Change, Container, Controller, Database, Entry, IdentityUser,
+    Interface, Messaging, Mount, Plan, Pod, SecretContent, SecretKey, SecretPlan, Workload,
 };
 use openstack_operator_model::service::{AnyService, Direction, Invalid, Member, Site};
 use openstack_operator_services::{keystone, mariadb, rabbitmq};
@@ -17,7 +17,8 @@ use openstack_operator_services::{keystone, mariadb, rabbitmq};
 pub(crate) const WIDGET: Kind = Kind::own("Widget", "widgets");
 pub(crate) const BOMB: Kind = Kind::own("Bomb", "bombs");
 
-/// Uses a database, a message bus and the catalog of the objects that `spec.cloud` names.
+/// Uses a database, a message bus and the catalog of the objects that `spec.cloud` names. Its pods, where it has any,
+/// mount the Secret that `spec.mounts` names.
 pub(crate) struct Widget;
 
 /// A field of the spec, or what is usual.
@@ -31,6 +32,27 @@ fn part(object: &DynamicObject, service: &str) -> String {
 
 fn reference(kind: Kind, name: &str) -> Reference {
     Reference { kind: kind.kind.to_owned(), name: name.to_owned() }
+}
+
+fn workloads(object: &DynamicObject) -> Vec<Workload> {
+    let Some(secret) = object.data["spec"]["mounts"].as_str() else { return Vec::new() };
+    let mount =
+        Mount::Secret { secret: secret.to_owned(), path: "/etc/widget".to_owned(), change: Change::Roll };
+    let container = Container {
+        name: "widget",
+        image: "widget:1".to_owned(),
+        mounts: vec![mount],
+        ..Container::default()
+    };
+    vec![Workload {
+        component: "server".into(),
+        suffix: None,
+        controller: Controller::Deployment,
+        replicas: 1,
+        pod: Pod::new(1000, &Scheduling::default(), vec![container]),
+        after: Vec::new(),
+        services: Vec::new(),
+    }]
 }
 
 impl AnyService for Widget {
@@ -118,6 +140,7 @@ impl AnyService for Widget {
                     roles: vec!["admin".to_owned()],
                 }],
             }),
+            workloads: workloads(object),
             ..Plan::default()
         })
     }

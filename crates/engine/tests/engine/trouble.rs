@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::driver::{
     NAMESPACE, cloud, condition, converge, engine, get, is_ready, key, keys, object, world, writes,
 };
-use crate::sample::BOMB;
+use crate::sample::{BOMB, WIDGET};
 
 fn pause(world: &World, word: &str) {
     world.edit_object(keystone::KIND, NAMESPACE, "cloud-keystone", |body| {
@@ -168,6 +168,65 @@ async fn a_secret_of_others_is_waited_for_by_its_name_and_its_keys() {
     assert_eq!(told().await, "");
     assert_ne!(pods(&world), before, "a password that others change reaches the pods");
     assert!(world.object(SECRET, NAMESPACE, "login").is_some());
+}
+
+#[tokio::test]
+async fn a_secret_of_others_that_pods_mount_reaches_them_when_it_changes() {
+    let (world, engine) = cloud().await;
+    let secret = "{ apiVersion: v1, kind: Secret, metadata: { name: certificate, namespace: openstack },
+                    stringData: { tls.crt: first } }";
+    world.apply_yaml(secret);
+    world.apply_object(&object(WIDGET, "widget", &json!({ "mounts": "certificate" })));
+    converge(&world, &engine).await;
+    let pods = |world: &World| get(world, DEPLOYMENT, "widget")["spec"]["template"].clone();
+    let before = pods(&world);
+    world.apply_yaml(&secret.replace("first", "second"));
+    converge(&world, &engine).await;
+    assert_ne!(pods(&world), before);
+}
+
+#[tokio::test]
+async fn an_object_whose_status_cannot_be_read_is_left_alone() {
+    let (world, engine) = cloud().await;
+    let whole = get(&world, keystone::KIND, "cloud-keystone")["status"].clone();
+    let mut other = whole.clone();
+    other["effects"][0]["what"] = json!("Teapot");
+    world.set_status(keystone::KIND, NAMESPACE, "cloud-keystone", other.clone());
+    world.delete_object(DEPLOYMENT, NAMESPACE, "cloud-keystone");
+    for deleted in [false, true] {
+        world.script.clear_log();
+        let outcome = engine.reconcile(&key(keystone::KIND, "cloud-keystone")).await;
+        let Outcome::Failed { message } = outcome else { panic!("deleted {deleted}: {outcome:?}") };
+        for part in
+            ["the status of Keystone openstack/cloud-keystone cannot be read", "Teapot", "or put right"]
+        {
+            assert!(message.contains(part), "{message}");
+        }
+        assert_eq!(writes(&world), [""; 0], "deleted {deleted}");
+        assert_eq!(get(&world, keystone::KIND, "cloud-keystone")["status"], other);
+        world.delete_object(keystone::KIND, NAMESPACE, "cloud-keystone");
+    }
+    world.set_status(keystone::KIND, NAMESPACE, "cloud-keystone", whole);
+    converge(&world, &engine).await;
+    assert!(is_ready(&world, control_plane::KIND, "cloud"));
+}
+
+#[tokio::test]
+async fn an_object_that_is_needed_and_cannot_be_read_is_waited_for() {
+    let (world, engine) = cloud().await;
+    let whole = get(&world, mariadb::KIND, "cloud-mariadb")["status"].clone();
+    let mut other = whole.clone();
+    other["provides"]["database"]["port"] = json!("many");
+    world.set_status(mariadb::KIND, NAMESPACE, "cloud-mariadb", other);
+    let outcome = engine.reconcile(&key(keystone::KIND, "cloud-keystone")).await;
+    assert!(matches!(outcome, Outcome::Waiting { .. }), "{outcome:?}");
+    let (ready, reason, message) = condition(&world, keystone::KIND, "cloud-keystone", "InputsReady");
+    assert_eq!((ready.as_str(), reason.as_str()), ("False", "Waiting"));
+    assert!(message.starts_with("the status of MariaDB cloud-mariadb cannot be read"), "{message}");
+    assert_eq!(condition(&world, keystone::KIND, "cloud-keystone", "Available").0, "True");
+    world.set_status(mariadb::KIND, NAMESPACE, "cloud-mariadb", whole);
+    converge(&world, &engine).await;
+    assert!(is_ready(&world, control_plane::KIND, "cloud"));
 }
 
 #[tokio::test]

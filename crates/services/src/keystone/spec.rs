@@ -4,6 +4,7 @@ use kube::CustomResource;
 use openstack_operator_model::common::{
     CacheSettings, Common, DatabaseSettings, Exposure, MessagingSettings, Origin, SecretKeyReference,
 };
+use openstack_operator_model::schema;
 use openstack_operator_model::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -69,9 +70,9 @@ pub struct KeystoneTemplate {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyRotation {
-    /// When keys are rotated, as a cron expression in UTC.
+    /// When keys are rotated, as a cron expression in UTC. Names of months and days are in capitals.
     #[serde(default = "weekly")]
-    #[schemars(length(min = 9, max = 100), regex(pattern = r"^\S+(\s+\S+){4}$"))]
+    #[schemars(length(min = 9, max = 100), regex(pattern = schema::SCHEDULE))]
     pub rotation_schedule: String,
     /// How many keys are kept. A key whose tokens are still valid is kept in any case.
     #[serde(default = "three")]

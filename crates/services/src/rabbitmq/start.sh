@@ -20,13 +20,21 @@ if [ ! -s "$cookie" ] || [ "$(cat "$cookie")" != "$CLUSTER_COOKIE" ]; then
     chmod 0400 "$cookie"
 fi
 
+tell_password() {
+    rabbitmqctl await_startup --timeout 600 &&
+        printf '%s' "$ADMINISTRATOR_PASSWORD" | rabbitmqctl change_password "$ADMINISTRATOR_NAME"
+}
+
 # A password that was made anew must reach a broker that has data. Only then is the slow client needed.
 seen=/var/lib/rabbitmq/administrator.sha256
 now=$(printf '%s' "$ADMINISTRATOR_PASSWORD" | sha256sum | cut -d ' ' -f 1)
 if [ -d /var/lib/rabbitmq/mnesia ] && [ "$(cat "$seen" 2>/dev/null)" != "$now" ]; then
     (
-        rabbitmqctl await_startup --timeout 600
-        printf '%s' "$ADMINISTRATOR_PASSWORD" | rabbitmqctl change_password "$ADMINISTRATOR_NAME"
+        # Until it is told, nobody can administer the broker. The client itself says why it failed.
+        until tell_password; do
+            printf 'failed to change the password of %s; it is tried again in 10 seconds\n' "$ADMINISTRATOR_NAME" >&2
+            sleep 10
+        done
         printf '%s' "$now" >"$seen"
     ) &
 else

@@ -12,7 +12,7 @@ use openstack_operator_model::service::AnyService;
 use openstack_operator_services::{ALL, kinds, of_kind};
 use serde_json::{Value, json};
 
-use crate::fixture::{Case, Rendered, cases, object, render, rendered, walk};
+use crate::fixture::{Case, Rendered, case, cases, object, render, rendered, walk};
 
 pub(crate) fn of(manifests: &[Manifest], kind: Kind) -> Vec<&Manifest> {
     manifests.iter().filter(|manifest| manifest.kind == kind).collect()
@@ -334,4 +334,16 @@ fn files_are_sealed_and_named_by_their_content() {
         }
     }
     assert!(checked > 0);
+}
+
+#[test]
+fn a_value_that_begins_with_a_dash_is_no_option() {
+    let mut case = case("keystone-rich");
+    case.spec["bootstrap"] = json!({ "adminUser": "-admin", "region": "--region" });
+    let tasks = case.render(&Observed::default()).unwrap().plan.tasks;
+    let words: Vec<&String> = tasks.iter().flat_map(|task| &task.container.command).collect();
+    for (option, value) in [("--bootstrap-username", "-admin"), ("--bootstrap-region-id", "--region")] {
+        assert!(words.contains(&&format!("{option}={value}")), "{words:?}");
+        assert!(!words.iter().any(|word| *word == value), "{words:?}");
+    }
 }

@@ -9,4 +9,5 @@ mod laws;
 mod pods;
 mod property;
 mod schema;
+mod scripts;
 mod secrecy;

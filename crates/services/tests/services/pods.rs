@@ -197,7 +197,8 @@ fn files_that_containers_are_started_with_are_mounted() {
             let mounted: Vec<&str> =
                 list(container, "volumeMounts").map(|mount| mount["mountPath"].as_str().unwrap()).collect();
             let probes = ["startupProbe", "readinessProbe", "livenessProbe"];
-            let commands = probes.iter().map(|probe| &container[*probe]["exec"]).chain([container]);
+            let stop = &container["lifecycle"]["preStop"]["exec"];
+            let commands = probes.iter().map(|probe| &container[*probe]["exec"]).chain([container, stop]);
             for word in commands.flat_map(|command| list(command, "command")).filter_map(Value::as_str) {
                 if word.starts_with("/etc/") {
                     assert!(

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use openstack_operator_model::{keyring, schema};
 use openstack_operator_services::{ALL, control_plane};
+use regex::Regex;
 use serde_json::Value;
 
 fn definitions() -> Vec<Value> {
@@ -188,5 +190,19 @@ fn rules_that_types_are_written_with_arrive_in_the_definitions() {
         ("Keystone", "metadata.name must be at most 40"),
     ] {
         assert!(rules(kind).contains(message), "{kind} has lost: {message}\n{}", rules(kind));
+    }
+}
+
+#[test]
+fn schedules_that_the_definition_takes_are_cron_expressions() {
+    let pattern = Regex::new(schema::SCHEDULE).unwrap();
+    for schedule in ["0 0 * * 0", "*/15 1,13 1-7 JAN,MAR-MAY MON-FRI", "0  0 1 */3 SUN", "59 23 31 12 6"] {
+        assert!(pattern.is_match(schedule), "{schedule}");
+        assert_eq!(keyring::check_schedule(schedule), Ok(()), "{schedule}");
+    }
+    let wrong =
+        ["a b c d e", "0 0 * *", "0 0 0 * * 0", "@weekly", "0 0 * * SUNDAY", "MON 0 * * *", " 0 0 * * 0"];
+    for schedule in wrong {
+        assert!(!pattern.is_match(schedule), "{schedule}");
     }
 }

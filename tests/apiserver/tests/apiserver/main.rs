@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! KUBECONFIG=~/.cache/openstack-operator/cluster/kubeconfig SMOKE_IMAGES='{}' \
+//!     APISERVER_KUBECTL=$(command -v kubectl) APISERVER_HELM=$(command -v helm) \
 //!     cargo test -p openstack-operator-apiserver --test apiserver
 //! ```
 //!
@@ -15,5 +16,6 @@ mod accepted;
 mod changed;
 mod defaults;
 mod definitions;
+mod installed;
 mod refused;
 mod rendered;

@@ -1,0 +1,229 @@
+//! The scripts that containers run, on directories of a test and with programs that only say how they were called.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use openstack_operator_model::lower::Observed;
+
+use crate::fixture::case;
+
+/// Where a container has what its scripts name.
+const MOVED: [&str; 4] = ["/etc/openstack/", "/var/lib/", "/run/", "/dev/termination-log"];
+
+/// A directory that stands for a container's file system.
+struct Place(PathBuf);
+
+impl Place {
+    /// An empty one, with the files of a case where its scripts look for them.
+    fn new(name: &str, title: &str) -> Self {
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("scripts").join(name);
+        if root.exists() {
+            fs::remove_dir_all(&root).unwrap();
+        }
+        let place = Self(root);
+        let plan = case(title).render(&Observed::default()).unwrap().plan;
+        for (directory, files) in [("etc/openstack", &plan.files), ("etc/openstack/live", &plan.live_files)] {
+            for (file, text) in files {
+                place.write(&format!("{directory}/{file}"), &place.moved(text));
+            }
+        }
+        for directory in ["bin", "dev", "run/mysqld", "run/rabbitmq", "var/lib/mysql", "var/lib/rabbitmq"] {
+            fs::create_dir_all(place.0.join(directory)).unwrap();
+        }
+        place
+    }
+
+    fn moved(&self, text: &str) -> String {
+        let root = self.0.to_str().unwrap();
+        MOVED.iter().fold(text.to_owned(), |text, path| text.replace(path, &format!("{root}{path}")))
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.0.join(path)).unwrap_or_default()
+    }
+
+    fn has(&self, path: &str) -> bool {
+        self.0.join(path).exists()
+    }
+
+    /// Puts a program before those of the machine.
+    fn program(&self, name: &str, script: &str) {
+        let path = format!("bin/{name}");
+        self.write(&path, &format!("#!/usr/bin/env bash\nset -eu\nroot={}\n{script}", self.0.display()));
+        fs::set_permissions(self.0.join(path), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Runs a script to its end, and to that of everything that it has started.
+    fn run(&self, script: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+        let path = format!("{}:{}", self.0.join("bin").display(), std::env::var("PATH").unwrap());
+        Command::new("bash")
+            .arg(self.0.join("etc/openstack").join(script))
+            .args(arguments)
+            .env("PATH", path)
+            .envs(variables.iter().copied())
+            .output()
+            .unwrap()
+    }
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A volume with these files, and a program that makes a database.
+fn volume(name: &str, files: &[&str]) -> Place {
+    let place = Place::new(name, "mariadb-minimal");
+    for file in files {
+        place.write(&format!("var/lib/mysql/{file}"), "precious");
+    }
+    let install = r#"for word; do case $word in --datadir=*) mkdir "${word#*=}/mysql" ;; esac; done"#;
+    place.program("mariadb-install-db", install);
+    place
+}
+
+#[test]
+fn a_volume_that_holds_nothing_yet_gets_a_database() {
+    let interrupted = ["mysql/half", ".installing", "ibdata1"];
+    // Named by the transfer of all data itself.
+    let receiving = [".sst/ibdata1", "grastate.dat", "galera.cache"];
+    let killed = ["sst_in_progress", "grastate.dat"];
+    let volumes: [(&str, &[&str]); 4] = [
+        ("empty", &["lost+found/inode"]),
+        ("interrupted", &interrupted),
+        ("receiving", &receiving),
+        ("killed", &killed),
+    ];
+    for (name, files) in volumes {
+        let place = volume(name, files);
+        let output = place.run("prepare.sh", &[], &[]);
+        assert!(output.status.success(), "{name}: {}", errors(&output));
+        assert!(place.has("var/lib/mysql/mysql"), "{name}");
+        assert_eq!(place.read("dev/termination-log"), "{\"state\":\"empty\"}\n", "{name}");
+        for file in files {
+            let stays = file.starts_with("lost+found");
+            assert_eq!(place.has(&format!("var/lib/mysql/{file}")), stays, "{name}: {file}");
+        }
+    }
+}
+
+#[test]
+fn an_installation_that_fails_is_begun_anew() {
+    let place = volume("failing", &[]);
+    place.program("mariadb-install-db", "mkdir $root/var/lib/mysql/mysql; exit 1");
+    assert!(!place.run("prepare.sh", &[], &[]).status.success());
+    assert!(place.has("var/lib/mysql/.installing"));
+    place.program("mariadb-install-db", "mkdir $root/var/lib/mysql/mysql");
+    let output = place.run("prepare.sh", &[], &[]);
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(!place.has("var/lib/mysql/.installing"));
+}
+
+#[test]
+fn a_volume_with_files_of_others_is_left_as_it_is() {
+    let files = ["backup.sql", "wordpress/uploads", ".hidden"];
+    let place = volume("foreign", &files);
+    place.program("mariadb-install-db", "touch $root/installed");
+    let output = place.run("prepare.sh", &[], &[]);
+    assert!(!output.status.success());
+    for part in ["/var/lib/mysql holds no database", "backup.sql", "Move them elsewhere"] {
+        assert!(errors(&output).contains(part), "{}", errors(&output));
+        // What the kubelet shows, and no report that a member might be chosen by.
+        assert!(place.read("dev/termination-log").contains(part));
+    }
+    for file in files {
+        assert_eq!(place.read(&format!("var/lib/mysql/{file}")), "precious", "{file}");
+    }
+    assert!(!place.has("installed") && !place.has("var/lib/mysql/.installing"));
+}
+
+#[test]
+fn a_database_stays_and_is_reported() {
+    let place = volume("database", &["mysql/user.frm", "cloud/table.ibd"]);
+    place.write("var/lib/mysql/grastate.dat", "uuid: 12-34\nseqno: 56\nsafe_to_bootstrap: 1\n");
+    place.program("mariadb-install-db", "touch $root/installed");
+    let output = place.run("prepare.sh", &[], &[]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let report = "{\"state\":\"data\",\"uuid\":\"12-34\",\"sequence\":56,\"safe\":1}\n";
+    assert_eq!(place.read("dev/termination-log"), report);
+    assert_eq!(place.read("var/lib/mysql/cloud/table.ibd"), "precious");
+    assert!(!place.has("installed"));
+}
+
+const ADMINISTRATOR: [(&str, &str); 3] =
+    [("ADMINISTRATOR_NAME", "admin"), ("ADMINISTRATOR_PASSWORD", "n3w-s3cret"), ("CLUSTER_COOKIE", "cookie")];
+
+/// A member of a bus that has data, and was started last with another password.
+fn bus(name: &str, title: &str) -> Place {
+    let place = Place::new(name, title);
+    place.write("var/lib/rabbitmq/mnesia/table", "");
+    place.write("var/lib/rabbitmq/administrator.sha256", "old");
+    place.program("rabbitmq-server", "");
+    place.program("sleep", "");
+    place
+}
+
+#[test]
+fn a_new_password_is_told_until_the_broker_takes_it() {
+    let place = bus("password", "rabbitmq-minimal");
+    let client = r#"
+echo "$*" >>"$root/calls"
+case $1 in change_password) cat >"$root/password" ;; esac
+if [ "$(wc -l <"$root/calls")" -lt 4 ]; then echo "the broker is not there: $1" >&2; exit 1; fi"#;
+    place.program("rabbitmqctl", client);
+    let output = place.run("start.sh", &[], &ADMINISTRATOR);
+    assert!(output.status.success(), "{}", errors(&output));
+    let started = "await_startup --timeout 600\n";
+    assert_eq!(place.read("calls"), started.repeat(4) + "change_password admin\n");
+    assert_eq!(place.read("password"), "n3w-s3cret");
+    assert_eq!(place.read("var/lib/rabbitmq/administrator.sha256").len(), 64, "the next start is quick");
+    let log = errors(&output);
+    assert_eq!(log.matches("the broker is not there: await_startup").count(), 3, "{log}");
+    assert_eq!(log.matches("failed to change the password of admin").count(), 3, "{log}");
+    assert!(!log.contains("n3w-s3cret"), "{log}");
+    place.program("rabbitmqctl", "touch $root/asked");
+    place.run("start.sh", &[], &ADMINISTRATOR);
+    assert!(!place.has("asked"), "a password that is known is not told again");
+}
+
+#[test]
+fn a_password_that_the_broker_refuses_is_told_again() {
+    let place = bus("refused", "rabbitmq-minimal");
+    let client = r#"
+case $1 in change_password) ;; *) exit 0 ;; esac
+[ -e "$root/refused" ] || { touch "$root/refused"; echo "no such user" >&2; exit 1; }"#;
+    place.program("rabbitmqctl", client);
+    let output = place.run("start.sh", &[], &ADMINISTRATOR);
+    assert!(errors(&output).contains("no such user"), "{}", errors(&output));
+    assert_eq!(place.read("var/lib/rabbitmq/administrator.sha256").len(), 64);
+}
+
+#[test]
+fn a_member_waits_for_the_others_before_it_stops() {
+    let place = bus("stop", "rabbitmq-rich");
+    place.program("rabbitmq-upgrade", r#"echo "$*" >>"$root/calls"; exit 3"#);
+    let output = place.run("stop.sh", &["120"], &[]);
+    assert_eq!(place.read("calls"), "await_online_quorum_plus_one --timeout 110\n");
+    assert_eq!(output.status.code(), Some(3), "the kubelet tells that it was in vain");
+    let alone = bus("stop-alone", "rabbitmq-minimal");
+    alone.program("rabbitmq-upgrade", "touch $root/calls");
+    assert!(alone.run("stop.sh", &["120"], &[]).status.success());
+    assert!(!alone.has("calls"), "there is nobody to wait for");
+}
+
+#[test]
+fn a_member_that_waits_is_given_the_time_to_end_in_order() {
+    for title in ["rabbitmq-minimal", "rabbitmq-rich"] {
+        let pod = case(title).render(&Observed::default()).unwrap().plan.workloads.remove(0).pod;
+        let command = pod.containers[0].before_stop.clone().unwrap();
+        let waits: i64 = command.last().unwrap().parse().unwrap();
+        assert!(waits + 30 <= pod.grace_seconds, "{waits} of {} seconds", pod.grace_seconds);
+    }
+}
