@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::apply::{Applied, whole};
 use crate::engine::{Engine, FINALIZER, Key, Outcome, Stop, guarded, instance};
-use crate::gather::{self, Gathered, is_true};
+use crate::gather::{self, Gathered};
 use crate::ports::{PortError, PortResult};
 use crate::work::{Work, row};
 
@@ -197,17 +197,6 @@ impl Engine {
     ) -> Result<(), Stop> {
         let mut registration = self.register_early(key, plan, gathered, work).await;
         for phase in PHASES {
-            if phase == Phase::Workloads
-                && let Some(progress) = registration.take_if(|progress| *progress != Progress::Done)
-            {
-                // Programs that start without their user would not try again for a minute. What has been registered
-                // once can be changed without asking: the identity service may be the one that is down.
-                if is_true(&work.status, ConditionType::Registered.name()) {
-                    registration = Some(progress);
-                } else {
-                    work.found(ConditionType::Registered, progress);
-                }
-            }
             // The identity service itself can be spoken to when there is a way in, and before a rollout is finished.
             if phase == Phase::Finish
                 && let Some(catalog) = &plan.catalog
@@ -237,7 +226,7 @@ impl Engine {
             let mut serves = true;
             let mut rows = Vec::new();
             for manifest in list {
-                let applied = match self.held_back(key, plan, manifest, gathered).await? {
+                let applied = match self.held_back(key, plan, manifest, gathered, registration.as_ref()).await? {
                     Some(waiting) => Applied::NotYet(waiting),
                     None => self.apply(&key.namespace, manifest).await?,
                 };
@@ -302,27 +291,32 @@ impl Engine {
         Some(attempted(self.ensure_catalog(&key.namespace, catalog, gathered).await))
     }
 
-    /// Why a workload is not started for the first time, where it waits for other objects.
+    /// Why a workload is not started for the first time: it waits for other objects, or its user is not registered, and
+    /// programs that start without theirs would not try again for long. What runs is changed whatever else is down.
     async fn held_back(
         &self,
         key: &Key,
         plan: &Plan,
         manifest: &Manifest,
         gathered: &Gathered,
+        registration: Option<&Progress>,
     ) -> PortResult<Option<Progress>> {
+        if !CONTROLLERS.contains(&manifest.kind) {
+            return Ok(None);
+        }
         let after = plan.workloads.iter().find_map(|workload| {
             let name = name::optional_part(&key.name, workload.suffix.as_deref());
             (name == manifest.name && !workload.after.is_empty()).then_some(&workload.after)
         });
         let unready = after.into_iter().flatten().find(|reference| gathered.unready.contains(reference));
-        let Some(unready) = unready.filter(|_| CONTROLLERS.contains(&manifest.kind)) else {
-            return Ok(None);
+        let reason = match (unready, registration) {
+            (Some(unready), _) => format!("{} {}", unready.kind, unready.name),
+            (None, Some(progress)) if *progress != Progress::Done => "its user".to_owned(),
+            _ => return Ok(None),
         };
         let live = self.ports.cluster.get(manifest.kind, &key.namespace, &manifest.name).await?;
-        Ok(live.is_none().then(|| {
-            let (kind, name) = (manifest.kind.kind, &manifest.name);
-            Progress::waiting(format!("{kind} {name} waits for {} {}", unready.kind, unready.name))
-        }))
+        let (kind, name) = (manifest.kind.kind, &manifest.name);
+        Ok(live.is_none().then(|| Progress::waiting(format!("{kind} {name} waits for {reason}"))))
     }
 }
 

@@ -35,8 +35,23 @@ pub(crate) fn engine(world: &World) -> Engine {
     Engine::new(&SERVICES, site, world.ports())
 }
 
-/// An object of one of the operator's kinds, as a user writes it.
+/// Services that a cloud can be without and still give tokens.
+const FURTHER_SERVICES: [&str; 6] = ["glance", "placement", "ovn", "neutron", "nova", "compute"];
+
+/// An object of one of the operator's kinds, as a user writes it. Clouds give tokens and are nothing more, so that a
+/// fault can be tried at every single write.
 pub(crate) fn object(kind: Kind, name: &str, spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    if kind == services::control_plane::KIND {
+        for service in FURTHER_SERVICES {
+            spec[service]["enabled"] = json!(false);
+        }
+    }
+    whole_object(kind, name, &spec)
+}
+
+/// The same, with all that a user gets who leaves nothing out.
+pub(crate) fn whole_object(kind: Kind, name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": kind.api_version(), "kind": kind.kind,
         "metadata": { "name": name, "namespace": NAMESPACE }, "spec": spec,

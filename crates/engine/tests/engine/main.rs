@@ -15,3 +15,4 @@ mod sample;
 mod status;
 mod trouble;
 mod upgrade;
+mod whole;

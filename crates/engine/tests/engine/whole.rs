@@ -1,0 +1,119 @@
+//! A whole cloud: what waits for what, and what does not.
+
+use openstack_operator_model::kind::{CONFIG_MAP, DAEMON_SET, DEPLOYMENT, JOB, SERVICE};
+use openstack_operator_services::{compute, control_plane, glance, keystone, neutron, placement};
+use openstack_operator_testkit::World;
+use serde_json::{Value, json};
+
+use crate::driver::{
+    NAMESPACE, condition, converge, engine, get, is_ready, whole_object, world, writes,
+};
+
+fn new_cloud() -> World {
+    let world = world();
+    world.apply_object(&whole_object(control_plane::KIND, "cloud", &json!({})));
+    world
+}
+
+fn exists(world: &World, kind: openstack_operator_model::kind::Kind, name: &str) -> bool {
+    world.object(kind, NAMESPACE, name).is_some()
+}
+
+#[tokio::test]
+async fn a_whole_cloud_becomes_ready_and_rests() {
+    let world = new_cloud();
+    let running = engine(&world);
+    converge(&world, &running).await;
+    assert!(is_ready(&world, control_plane::KIND, "cloud"));
+    assert_eq!(get(&world, control_plane::KIND, "cloud")["status"]["phase"], "Ready");
+    world.script.clear_log();
+    converge(&world, &running).await;
+    assert_eq!(writes(&world), [""; 0]);
+    let identity = world.identity.state("http://cloud-keystone.openstack.svc:5000/v3");
+    for service in ["identity", "image", "placement", "network", "compute"] {
+        assert!(identity.services.contains_key(service), "{service} is not in the catalog");
+    }
+}
+
+#[tokio::test]
+async fn databases_are_migrated_while_the_identity_service_starts_and_nothing_runs_without_its_user() {
+    let world = new_cloud();
+    let running = engine(&world);
+    world.cluster.hold(DEPLOYMENT, "cloud-keystone");
+    converge(&world, &running).await;
+    let installed = get(&world, glance::KIND, "cloud-glance");
+    assert_eq!(condition(&world, glance::KIND, "cloud-glance", "TasksComplete").0, "True", "{installed}");
+    assert!(!exists(&world, DEPLOYMENT, "cloud-glance"));
+    let message = condition(&world, glance::KIND, "cloud-glance", "Registered").2;
+    assert_eq!(message, "Keystone cloud-keystone is not available");
+    world.cluster.release(DEPLOYMENT, "cloud-keystone");
+    converge(&world, &running).await;
+    assert!(is_ready(&world, control_plane::KIND, "cloud"));
+}
+
+#[tokio::test]
+async fn an_identity_service_that_is_not_set_up_is_not_asked() {
+    let world = new_cloud();
+    let running = engine(&world);
+    world.cluster.hold(JOB, "cloud-keystone-bootstrap");
+    converge(&world, &running).await;
+    assert_eq!(condition(&world, keystone::KIND, "cloud-keystone", "Available").0, "False");
+    let message = condition(&world, glance::KIND, "cloud-glance", "Registered").2;
+    assert_eq!(message, "Keystone cloud-keystone is not available");
+}
+
+#[tokio::test]
+async fn a_change_is_rolled_out_while_the_identity_service_is_down() {
+    let world = new_cloud();
+    let running = engine(&world);
+    converge(&world, &running).await;
+    world.cluster.hold(DEPLOYMENT, "cloud-keystone");
+    world.edit_object(DEPLOYMENT, NAMESPACE, "cloud-keystone", |deployment| {
+        deployment["status"] = json!({});
+    });
+    converge(&world, &running).await;
+    let debug = json!({ "glance": { "extraConfig": { "glance-api.conf": { "DEFAULT": { "debug": "true" } } } } });
+    world.apply_object(&whole_object(control_plane::KIND, "cloud", &debug));
+    converge(&world, &running).await;
+    let template = get(&world, DEPLOYMENT, "cloud-glance")["spec"]["template"].to_string();
+    let maps = world.cluster.objects(CONFIG_MAP);
+    let changed = maps.iter().find(|map| map["data"]["glance-api.conf"].to_string().contains("debug = true"));
+    let name = changed.unwrap()["metadata"]["name"].as_str().unwrap();
+    assert!(template.contains(name), "the pods do not have the new settings");
+    assert!(!is_ready(&world, glance::KIND, "cloud-glance"), "its user cannot be looked at");
+}
+
+#[tokio::test]
+async fn nodes_are_started_when_what_they_report_to_is_ready_and_are_kept_from_then_on() {
+    let world = new_cloud();
+    let running = engine(&world);
+    world.cluster.hold(DEPLOYMENT, "cloud-placement");
+    converge(&world, &running).await;
+    assert!(exists(&world, DAEMON_SET, "cloud-compute-libvirt"), "what waits for nobody is started");
+    assert!(!exists(&world, DAEMON_SET, "cloud-compute-nova-compute"));
+    let message = condition(&world, compute::KIND, "cloud-compute", "WorkloadsReady").2;
+    assert_eq!(message, "DaemonSet cloud-compute-nova-compute waits for Placement cloud-placement");
+    world.cluster.release(DEPLOYMENT, "cloud-placement");
+    converge(&world, &running).await;
+    assert!(is_ready(&world, control_plane::KIND, "cloud"));
+    world.cluster.hold(DEPLOYMENT, "cloud-placement");
+    world.edit_object(DEPLOYMENT, NAMESPACE, "cloud-placement", |deployment| deployment["status"] = json!({}));
+    world.edit_object(DAEMON_SET, NAMESPACE, "cloud-compute-nova-compute", |set| {
+        set["spec"]["template"]["spec"]["hostNetwork"] = Value::Bool(false);
+    });
+    converge(&world, &running).await;
+    assert!(!is_ready(&world, placement::KIND, "cloud-placement"));
+    let set = get(&world, DAEMON_SET, "cloud-compute-nova-compute");
+    assert_eq!(set["spec"]["template"]["spec"]["hostNetwork"], true, "what runs is kept as it should be");
+}
+
+#[tokio::test]
+async fn clients_are_told_addresses_as_numbers() {
+    let world = new_cloud();
+    converge(&world, &engine(&world)).await;
+    let address = get(&world, SERVICE, "cloud-ovn-nb-0")["spec"]["clusterIP"].as_str().unwrap().to_owned();
+    let maps = world.cluster.objects(CONFIG_MAP);
+    let settings = maps.iter().find_map(|map| map["data"]["ml2_conf.ini"].as_str()).unwrap();
+    assert!(settings.contains(&format!("ovn_nb_connection = tcp:{address}:6641")), "{settings}");
+    assert!(is_ready(&world, neutron::KIND, "cloud-neutron"));
+}
