@@ -1,6 +1,6 @@
 //! Cleanup: undoes what was recorded before an object goes. It needs no plan, so that a wrong spec cannot block it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -106,14 +106,8 @@ impl Engine {
             }
         }
         let all: Vec<Reference> = parts.iter().map(|(child, _)| reference(child)).collect();
-        let mut used = BTreeSet::new();
-        for (part, (_, live)) in all.iter().zip(&parts) {
-            match gather::status(&live.data) {
-                Ok(status) => used.extend(status.uses),
-                // Who knows which of the others it uses.
-                Err(_) => used.extend(all.iter().filter(|other| *other != part).cloned()),
-            }
-        }
+        let uses = parts.iter().map(|(_, live)| gather::status(&live.data).ok().map(|status| status.uses));
+        let used = used(&all.iter().cloned().zip(uses).collect());
         for (part, (child, live)) in all.iter().zip(&parts) {
             if !used.contains(part) && live.metadata.deletion_timestamp.is_none() {
                 self.ports.cluster.delete(child.kind, &key.namespace, &child.name, &child.uid).await?;
@@ -121,6 +115,27 @@ impl Engine {
         }
         Ok(all)
     }
+}
+
+/// Parts that others use. One of which it cannot be read may use all but those that use it, be it through others.
+fn used(uses: &BTreeMap<Reference, Option<Vec<Reference>>>) -> BTreeSet<Reference> {
+    let mut used: BTreeSet<Reference> = uses.values().flatten().flatten().cloned().collect();
+    for (part, _) in uses.iter().filter(|(_, known)| known.is_none()) {
+        let mut users = BTreeSet::from([part]);
+        loop {
+            let before = users.len();
+            for (other, known) in uses {
+                if known.iter().flatten().any(|one| users.contains(one)) {
+                    users.insert(other);
+                }
+            }
+            if users.len() == before {
+                break;
+            }
+        }
+        used.extend(uses.keys().filter(|other| !users.contains(other)).cloned());
+    }
+    used
 }
 
 fn reference(child: &ChildReference) -> Reference {
@@ -165,4 +180,31 @@ fn what(effect: &Effect) -> String {
         EffectKind::IdentityUser => "identity user",
     };
     format!("{what} {}", effect.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_goes_after_those_that_use_it_and_before_all_others() {
+        let part = |name: &str| Reference { kind: "Part".to_owned(), name: name.to_owned() };
+        let uses = |names: &[&str]| Some(names.iter().map(|name| part(name)).collect());
+        let mut parts = BTreeMap::from([
+            (part("agent"), uses(&["server"])),
+            (part("server"), uses(&["identity"])),
+            (part("identity"), None),
+            (part("database"), uses(&[])),
+            (part("cache"), uses(&[])),
+        ]);
+        let free = |parts: &BTreeMap<Reference, Option<Vec<Reference>>>| -> Vec<String> {
+            let used = used(parts);
+            parts.keys().filter(|part| !used.contains(part)).map(|part| part.name.clone()).collect()
+        };
+        for next in ["agent", "server", "identity"] {
+            assert_eq!(free(&parts), [next]);
+            parts.remove(&part(next));
+        }
+        assert_eq!(free(&parts), ["cache", "database"]);
+    }
 }
