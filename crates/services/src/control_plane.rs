@@ -66,6 +66,9 @@ pub struct OpenStackControlPlaneSpec {
     pub storage_backend: Option<StorageBackend>,
     /// What networks of the cloud stand on.
     #[serde(default)]
+    #[schemars(extend("x-kubernetes-validations" = [{
+        "rule": "self == 'ovn'", "message": "networkBackend ovs is not served yet: leave it out",
+    }]))]
     pub network_backend: NetworkBackend,
     #[serde(default)]
     pub tls: Tls,
