@@ -98,7 +98,8 @@ impl Engine {
         }
         for name in &needs.addresses {
             let service = self.ports.cluster.get(SERVICE, &key.namespace, name).await?;
-            let address = service.as_ref().and_then(|service| service.data.pointer("/spec/clusterIP")?.as_str());
+            let address =
+                service.as_ref().and_then(|service| service.data.pointer("/spec/clusterIP")?.as_str());
             if let Some(address) = address {
                 gathered.resolved.addresses.insert(name.clone(), address.to_owned());
             }

@@ -226,10 +226,11 @@ impl Engine {
             let mut serves = true;
             let mut rows = Vec::new();
             for manifest in list {
-                let applied = match self.held_back(key, plan, manifest, gathered, registration.as_ref()).await? {
-                    Some(waiting) => Applied::NotYet(waiting),
-                    None => self.apply(&key.namespace, manifest).await?,
-                };
+                let applied =
+                    match self.held_back(key, plan, manifest, gathered, registration.as_ref()).await? {
+                        Some(waiting) => Applied::NotYet(waiting),
+                        None => self.apply(&key.namespace, manifest).await?,
+                    };
                 let now = match applied {
                     Applied::NotYet(progress) => {
                         serves &= assess::serves(manifest.kind, &Value::Null);

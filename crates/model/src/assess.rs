@@ -68,7 +68,9 @@ fn on_nodes(name: &str, live: &Value) -> Progress {
     let seen = number(live, "/status/observedGeneration") >= number(live, "/metadata/generation");
     let (what, count) = match (seen, updated < wanted) {
         (true, _) if wanted == 0 => {
-            return Progress::waiting(format!("DaemonSet {name}: no node has the labels of its nodeSelector"));
+            return Progress::waiting(format!(
+                "DaemonSet {name}: no node has the labels of its nodeSelector"
+            ));
         }
         (true, false) if ready >= wanted => return Progress::Done,
         (true, true) => ("updated", updated),

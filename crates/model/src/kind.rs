@@ -64,16 +64,15 @@ pub const CONTROLLERS: &[Kind] = &[DEPLOYMENT, STATEFUL_SET, DAEMON_SET];
 
 /// **Invariant:** every kind that lowering emits is here or is one of the operator's own. Watches, pruning and
 /// access rights all come from this list.
-pub const CHILD_KINDS: &[Kind] =
-    &[
-        CONFIG_MAP,
-        SECRET,
-        PERSISTENT_VOLUME_CLAIM,
-        SERVICE,
-        DEPLOYMENT,
-        STATEFUL_SET,
-        DAEMON_SET,
-        JOB,
-        POD_DISRUPTION_BUDGET,
-        HTTP_ROUTE,
-    ];
+pub const CHILD_KINDS: &[Kind] = &[
+    CONFIG_MAP,
+    SECRET,
+    PERSISTENT_VOLUME_CLAIM,
+    SERVICE,
+    DEPLOYMENT,
+    STATEFUL_SET,
+    DAEMON_SET,
+    JOB,
+    POD_DISRUPTION_BUDGET,
+    HTTP_ROUTE,
+];

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use openstack_operator_engine::engine::Key;
 use openstack_operator_model::kind::{
-    CONFIG_MAP, DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, PERSISTENT_VOLUME_CLAIM, POD_DISRUPTION_BUDGET,
-    SECRET, SERVICE, STATEFUL_SET,
+    CONFIG_MAP, DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, PERSISTENT_VOLUME_CLAIM,
+    POD_DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET,
 };
 use openstack_operator_model::lower::{Instance, Manifest, manifest};
 use openstack_operator_model::plan::{Entry, Piece, SecretContent, SecretPlan};

@@ -130,10 +130,11 @@ impl Live {
         let facts =
             |secret: &LiveSecret| SecretFacts { revision: String::new(), rotations: secret.rotations };
         let secrets = self.secrets.iter().flatten().map(|(place, secret)| (place.clone(), facts(secret)));
-        let addresses = self.objects.iter().filter(|(key, _)| key.kind == SERVICE).filter_map(|(key, service)| {
-            let address = service.pointer("/spec/clusterIP")?.as_str()?;
-            Some(((key.namespace.clone(), key.name.clone()), address.to_owned()))
-        });
+        let addresses =
+            self.objects.iter().filter(|(key, _)| key.kind == SERVICE).filter_map(|(key, service)| {
+                let address = service.pointer("/spec/clusterIP")?.as_str()?;
+                Some(((key.namespace.clone(), key.name.clone()), address.to_owned()))
+            });
         Known { objects: objects.collect(), secrets: secrets.collect(), addresses: addresses.collect() }
     }
 }

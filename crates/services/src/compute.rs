@@ -1,7 +1,9 @@
 //! Nova's compute nodes: libvirt and nova-compute on every node of some kind.
 
 use kube::CustomResource;
-use openstack_operator_model::common::{Common, IdentitySettings, NameReference, Origin, Resources, is_default};
+use openstack_operator_model::common::{
+    Common, IdentitySettings, NameReference, Origin, Resources, is_default,
+};
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::Needs;
@@ -28,6 +30,7 @@ pub const KIND: Kind = Kind::own("NovaCompute", "novacomputes");
     plural = "novacomputes",
     namespaced,
     status = "Status",
+    shortname = "ncp",
     category = "openstack",
     validation = crate::template::identity_rule(),
     validation = Rule::new("has(self.spec.nova) && has(self.spec.nova.clusterRef)")
@@ -125,14 +128,12 @@ impl service::Service for Service {
         };
         let compute = context.inputs.compute(nova::KIND, name, "spec.nova.clusterRef.name")?;
         let (_, server) = shared::identity(context, &template.keystone)?;
-        let account = Account {
-            server,
-            username: nova::USERNAME.to_owned(),
-            secret: compute.identity_secret.clone(),
-        };
+        let account =
+            Account { server, username: nova::USERNAME.to_owned(), secret: compute.identity_secret.clone() };
         let Some(cell) = compute.cells.iter().find(|cell| cell.name == template.cell) else {
             let cells: Vec<&str> = compute.cells.iter().map(|cell| cell.name.as_str()).collect();
-            let reason = format!("Nova {name:?} has no cell {:?}: it has {}", template.cell, cells.join(", "));
+            let reason =
+                format!("Nova {name:?} has no cell {:?}: it has {}", template.cell, cells.join(", "));
             return Err(Invalid::new("spec.cell", reason));
         };
         let files = [
@@ -146,7 +147,8 @@ impl service::Service for Service {
             (nova::CONFIGURATION, configuration(template, &account, compute)),
         ];
         let bus = Variable::secret("OS_DEFAULT__TRANSPORT_URL", &cell.messaging_secret, "transport_url");
-        let mut agent = compute_agent(context, [bus].into_iter().chain(account.passwords(&nova::PEERS)).collect());
+        let mut agent =
+            compute_agent(context, [bus].into_iter().chain(account.passwords(&nova::PEERS)).collect());
         agent.after = [(nova::KIND, template.nova.name()), (placement::KIND, template.placement.name())]
             .into_iter()
             .filter_map(|(kind, name)| Some(shared::reference(kind, name?)))

@@ -255,8 +255,8 @@ impl Cloud<'_> {
         Ok(())
     }
 
-    fn reference(&self, service: &str) -> Option<NameReference> {
-        Some(NameReference { name: name::part(self.name, service) })
+    fn reference(&self, service: &str) -> NameReference {
+        NameReference { name: name::part(self.name, service) }
     }
 
     /// Fills in how an API is reached from what the cloud says.
@@ -273,9 +273,11 @@ impl Cloud<'_> {
     fn database(&self, settings: &mut DatabaseSettings) -> Result<(), String> {
         if settings.host.is_none() && settings.cluster_ref.is_none() {
             if !self.spec.mariadb.enabled {
-                return Err("it needs mariadb, which is not enabled, or a database.host of its own".to_owned());
+                return Err(
+                    "it needs mariadb, which is not enabled, or a database.host of its own".to_owned()
+                );
             }
-            settings.cluster_ref = self.reference("mariadb");
+            settings.cluster_ref = Some(self.reference("mariadb"));
         }
         Ok(())
     }
@@ -285,14 +287,14 @@ impl Cloud<'_> {
             if !self.spec.rabbitmq.enabled {
                 return Err(format!("{what} rabbitmq, which is not enabled"));
             }
-            settings.cluster_ref = self.reference("rabbitmq");
+            settings.cluster_ref = Some(self.reference("rabbitmq"));
         }
         Ok(())
     }
 
     fn cache(&self, settings: &mut CacheSettings) {
         if settings.servers.is_empty() && settings.cluster_ref.is_none() && self.spec.memcached.enabled {
-            settings.cluster_ref = self.reference("memcached");
+            settings.cluster_ref = Some(self.reference("memcached"));
         }
     }
 
@@ -306,7 +308,7 @@ impl Cloud<'_> {
             if !enabled {
                 return Err(format!("it needs {service}, which is not enabled"));
             }
-            *given = self.reference(service);
+            *given = Some(self.reference(service));
         }
         Ok(())
     }

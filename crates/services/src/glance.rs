@@ -73,7 +73,7 @@ impl service::Service for Service {
             public,
             internal,
         };
-        let account = shared::register(context, &mut plan, &template.api.keystone, registration)?;
+        let account = shared::register(context, &mut plan, &template.api.keystone, &registration)?;
         let store = store(context)?;
         let mut environment = vec![database];
         environment.extend(account.passwords(&[]));
@@ -104,11 +104,14 @@ struct Store {
 
 fn store(context: &Context<'_, Glance>) -> Result<Store, Invalid> {
     let storage = &context.object.spec.template.storage;
-    let missing = |field: &str| Invalid::new(format!("spec.storage.{field}"), "is missing: the backend needs it");
+    let missing =
+        |field: &str| Invalid::new(format!("spec.storage.{field}"), "is missing: the backend needs it");
     let options = |driver: &str| {
-        Document::new()
-            .set("DEFAULT", "enabled_backends", format!("{STORE}:{driver}"))
-            .set("glance_store", "default_backend", STORE)
+        Document::new().set("DEFAULT", "enabled_backends", format!("{STORE}:{driver}")).set(
+            "glance_store",
+            "default_backend",
+            STORE,
+        )
     };
     let plain = |options: Document| Store { options, environment: Vec::new(), mounts: Vec::new() };
     Ok(match storage.backend {
@@ -181,7 +184,7 @@ fn files(
     files.insert(CONFIGURATION.to_owned(), document.render());
     // An upload takes as long as it takes, and must leave room for others.
     let settings =
-        Uwsgi { processes: 3, longest_request: 0, ..Uwsgi::new("glance.common.wsgi_app:init_app()", API) };
+        Uwsgi { processes: 3, longest_request: 0, ..Uwsgi::new("glance.common.wsgi_app:init_app()", &API) };
     files.insert("uwsgi.ini".to_owned(), api::uwsgi(&settings, &template.api.common));
     Ok(files)
 }

@@ -10,9 +10,8 @@ use openstack_operator_model::name;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{
-    Catalog, CatalogEndpoint, CatalogService, Change, Container, Entry, Interface,
-    KeyRing, Mount, Plan, Port, SecretContent, SecretPlan, Task, TaskStage,
-    Variable, Workload,
+    Catalog, CatalogEndpoint, CatalogService, Change, Container, Entry, Interface, KeyRing, Mount, Plan,
+    Port, SecretContent, SecretPlan, Task, TaskStage, Variable, Workload,
 };
 use openstack_operator_model::service::{self, Context, Invalid};
 use openstack_operator_model::status::{IdentityServer, Provides};
@@ -70,7 +69,8 @@ impl service::Service for Service {
             let content = SecretContent::Entries(password);
             plan.secrets.push(SecretPlan { name: identity.secret.clone(), content, retained: false });
         }
-        let mut environment = vec![shared::database(context, &mut plan, &template.database, "keystone", "database")?];
+        let mut environment =
+            vec![shared::database(context, &mut plan, &template.database, "keystone", "database")?];
         if template.notifications.enabled {
             environment.push(shared::messaging(context, &mut plan, &template.messaging, "keystone")?);
             environment.push(shared::process_name("keystone-api"));
@@ -191,7 +191,7 @@ fn files(context: &Context<'_, Keystone>, public: &str) -> Result<BTreeMap<Strin
     files.insert(CONFIGURATION.to_owned(), document.render());
     files.insert(
         "uwsgi.ini".to_owned(),
-        api::uwsgi(&Uwsgi::new("keystone.wsgi.api:application", API), &template.common),
+        api::uwsgi(&Uwsgi::new("keystone.wsgi.api:application", &API), &template.common),
     );
     Ok(files)
 }

@@ -100,7 +100,12 @@ impl service::Service for Service {
             ("username".to_owned(), Entry::Text("root".to_owned())),
             ("password".to_owned(), Entry::Password { length: 32 }),
         ]);
-        let members = shared::member_hosts(context, context.name, &name::part(context.name, "members"), template.replicas);
+        let members = shared::member_hosts(
+            context,
+            context.name,
+            &name::part(context.name, "members"),
+            template.replicas,
+        );
         let mode = if template.replicas == 1 { "single" } else { "cluster" };
         let scripts = [
             ("report.sh", include_str!("mariadb/report.sh")),

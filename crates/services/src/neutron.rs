@@ -48,9 +48,11 @@ impl service::Service for Service {
         needs = shared::cache_needs(needs, &template.cache);
         needs = shared::identity_needs(needs, &template.keystone);
         let name = |reference: &Option<_>| reference.as_ref().map(shared::reference_name);
-        needs
-            .object("spec.ovn.clusterRef", ovn::KIND, name(&template.ovn.cluster_ref).as_deref())
-            .object("spec.nova.clusterRef", nova::KIND, name(&template.nova.cluster_ref).as_deref())
+        needs.object("spec.ovn.clusterRef", ovn::KIND, name(&template.ovn.cluster_ref).as_deref()).object(
+            "spec.nova.clusterRef",
+            nova::KIND,
+            name(&template.nova.cluster_ref).as_deref(),
+        )
     }
 
     fn plan(context: &Context<'_, Neutron>) -> Result<Plan, Invalid> {
@@ -82,7 +84,7 @@ impl service::Service for Service {
             shared::database(context, &mut plan, &template.database, "neutron", "database")?,
             shared::messaging(context, &mut plan, &template.messaging, "neutron")?,
         ];
-        let account = shared::register(context, &mut plan, &template.keystone, registration)?;
+        let account = shared::register(context, &mut plan, &template.keystone, &registration)?;
         plan.files = files(context, &account, network)?;
         plan.tasks = tasks(context, &environment);
         let environment: Vec<_> = environment.into_iter().chain(account.passwords(&PEERS)).collect();
@@ -133,7 +135,7 @@ fn files(
     files.insert(CONFIGURATION.to_owned(), document.render());
     files.insert(ML2.to_owned(), ml2_configuration(context, network));
     // A compute node that is slow to answer must not keep everybody else from being served.
-    let settings = Uwsgi { processes: 2, ..Uwsgi::new("neutron.wsgi.api:application", API) };
+    let settings = Uwsgi { processes: 2, ..Uwsgi::new("neutron.wsgi.api:application", &API) };
     files.insert("uwsgi.ini".to_owned(), api::uwsgi(&settings, &template.common));
     Ok(files)
 }
@@ -176,11 +178,7 @@ fn agent_configuration() -> String {
         .set("DEFAULT", "state_path", "/var/lib/neutron")
         .set("oslo_concurrency", "lock_path", "/tmp")
         .set("agent", "root_helper", "sudo neutron-rootwrap /etc/neutron/rootwrap.conf")
-        .set(
-            "privsep",
-            "helper_command",
-            "sudo neutron-rootwrap /etc/neutron/rootwrap.conf privsep-helper",
-        )
+        .set("privsep", "helper_command", "sudo neutron-rootwrap /etc/neutron/rootwrap.conf privsep-helper")
         .render()
 }
 
@@ -228,7 +226,12 @@ fn container(
 
 /// A program of Neutron with the files that it is told to read.
 fn program(name: &str, more: &[&str]) -> Vec<String> {
-    let files = ["--config-file", "/etc/neutron/neutron.conf", "--config-file", "/etc/neutron/plugins/ml2/ml2_conf.ini"];
+    let files = [
+        "--config-file",
+        "/etc/neutron/neutron.conf",
+        "--config-file",
+        "/etc/neutron/plugins/ml2/ml2_conf.ini",
+    ];
     [&[name], files.as_slice(), more].concat().into_iter().map(str::to_owned).collect()
 }
 

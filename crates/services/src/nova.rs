@@ -78,18 +78,15 @@ impl service::Service for Service {
             public: format!("{public}/v2.1"),
             internal: format!("{internal}/v2.1"),
         };
-        let account = shared::register(context, &mut plan, &template.keystone, registration)?;
+        let account = shared::register(context, &mut plan, &template.keystone, &registration)?;
         let cells = cell::cells(context, &mut plan)?;
         let metadata_secret = metadata_secret(context, &mut plan);
         plan.files = files(context, &account)?;
         plan.files.insert("install.sh".to_owned(), include_str!("nova/install.sh").to_owned());
         plan.tasks = tasks(context, &environment, &cells, &plan);
         let environment: Vec<_> = environment.into_iter().chain(logins(template, &account)).collect();
-        let shared_secret = Variable::secret(
-            "OS_NEUTRON__METADATA_PROXY_SHARED_SECRET",
-            &metadata_secret,
-            METADATA_KEY,
-        );
+        let shared_secret =
+            Variable::secret("OS_NEUTRON__METADATA_PROXY_SHARED_SECRET", &metadata_secret, METADATA_KEY);
         let metadata_environment = environment.iter().cloned().chain([shared_secret]).collect();
         plan.workloads = vec![
             api(context, environment.clone()),
@@ -101,10 +98,8 @@ impl service::Service for Service {
         let conductors = cells.iter().map(|cell| cell::conductor(context, cell, &environment));
         plan.workloads.extend(conductors);
         plan.routes.extend(console_route(template));
-        let first = CellServer {
-            name: "cell1".to_owned(),
-            messaging_secret: shared::messaging_secret(context.name),
-        };
+        let first =
+            CellServer { name: "cell1".to_owned(), messaging_secret: shared::messaging_secret(context.name) };
         plan.provides = Provides {
             compute: Some(ComputeServer {
                 metadata_host: shared::service_host(context, &name::part(context.name, "metadata")),
@@ -151,15 +146,12 @@ fn metadata_secret(context: &Context<'_, Nova>, plan: &mut Plan) -> String {
 fn console_url(context: &Context<'_, Nova>) -> String {
     let template = &context.object.spec.template;
     let host = template.exposure.gateway_ref.as_ref().and(template.console.public_hostname.as_ref());
-    match host {
-        Some(host) => {
-            let scheme = template.exposure.public_scheme.unwrap_or_default().name();
-            format!("{scheme}://{host}/{SCREEN}")
-        }
-        None => {
-            let host = shared::service_host(context, &name::part(context.name, "novncproxy"));
-            format!("http://{host}:{}/{SCREEN}", CONSOLE.number)
-        }
+    if let Some(host) = host {
+        let scheme = template.exposure.public_scheme.unwrap_or_default().name();
+        format!("{scheme}://{host}/{SCREEN}")
+    } else {
+        let host = shared::service_host(context, &name::part(context.name, "novncproxy"));
+        format!("http://{host}:{}/{SCREEN}", CONSOLE.number)
     }
 }
 
@@ -184,9 +176,11 @@ pub(crate) fn common_options(document: Document, account: &Account<'_>, cache: &
     for peer in PEERS {
         document = account.client(document, peer);
     }
-    document
-        .set("cinder", "catalog_info", "block-storage::internalURL")
-        .set("cinder", "os_region_name", &account.server.region)
+    document.set("cinder", "catalog_info", "block-storage::internalURL").set(
+        "cinder",
+        "os_region_name",
+        &account.server.region,
+    )
 }
 
 /// Passwords of Nova's own user, or names and passwords of others in its place.
@@ -225,9 +219,9 @@ fn files(context: &Context<'_, Nova>, account: &Account<'_>) -> Result<BTreeMap<
     let document = document.merge(template.common.extra_config.get(CONFIGURATION));
     files.insert(CONFIGURATION.to_owned(), document.render());
     // A node that is slow to answer must not keep everybody else from being served.
-    let settings = Uwsgi { processes: 2, ..Uwsgi::new("nova.wsgi.osapi_compute:application", API) };
+    let settings = Uwsgi { processes: 2, ..Uwsgi::new("nova.wsgi.osapi_compute:application", &API) };
     files.insert("uwsgi.ini".to_owned(), api::uwsgi(&settings, &template.common));
-    let settings = Uwsgi::new("nova.wsgi.metadata:application", METADATA);
+    let settings = Uwsgi::new("nova.wsgi.metadata:application", &METADATA);
     files.insert("uwsgi-metadata.ini".to_owned(), api::uwsgi(&settings, &template.common));
     Ok(files)
 }
@@ -303,8 +297,7 @@ fn api(context: &Context<'_, Nova>, mut environment: Vec<Variable>) -> Workload 
 fn metadata(context: &Context<'_, Nova>, mut environment: Vec<Variable>) -> Workload {
     let template = &context.object.spec.template;
     environment.push(shared::process_name("nova-metadata"));
-    let mut metadata =
-        container(context, "metadata", "nova-api", shared::uwsgi_command("nova"), environment);
+    let mut metadata = container(context, "metadata", "nova-api", shared::uwsgi_command("nova"), environment);
     metadata.mounts.push(shared::file("uwsgi-metadata.ini", "/etc/nova/uwsgi.ini"));
     let metadata = api::serving(metadata, METADATA, "/");
     let workload = api::workload(USER, template.metadata.replicas, &template.common, metadata);

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use openstack_operator_model::common::{DeletionPolicy, Resources, Scheduling};
+use openstack_operator_model::common::{DeletionPolicy, Resources};
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::plan::{
-    Check, Claim, Container, Controller, Host, HostPath, Mount, NetworkService, Plan, Pod, Port, Privilege,
-    Probes, Variable, Workload,
+    Check, Claim, Container, Controller, Mount, NetworkService, Plan, Pod, Port, Probes, Variable, Workload,
 };
 use openstack_operator_model::service::{self, Context, Direction, Invalid, Member};
 use openstack_operator_model::status::{NetworkServer, Provides};
@@ -19,6 +18,7 @@ use crate::shared;
 
 pub use spec::*;
 
+mod node;
 mod raft;
 mod spec;
 
@@ -94,7 +94,8 @@ impl service::Service for Service {
             live_files.insert(format!("{}-members", database.short), hosts);
             workloads.push(database_workload(context, database, settings));
         }
-        workloads.extend([northd(context), switch_database(context), switch(context), controller(context)]);
+        workloads.push(northd(context));
+        workloads.extend(node::workloads(context));
         Ok(Plan {
             files,
             live_files,
@@ -109,7 +110,12 @@ impl service::Service for Service {
         let name = object.metadata.name.as_deref().unwrap_or_default();
         let mut direction = Direction { memory: memory.clone(), ..Direction::default() };
         for (database, settings) in databases(&object.spec.template) {
-            raft::direct(database.component, &self::members(name, database, settings), members, &mut direction);
+            raft::direct(
+                database.component,
+                &self::members(name, database, settings),
+                members,
+                &mut direction,
+            );
         }
         direction
     }
@@ -163,7 +169,7 @@ fn network(context: &Context<'_, OVNNetwork>) -> Option<NetworkServer> {
             .iter()
             .map(|mapping| mapping.physical_network.clone())
             .collect(),
-        node_selector: node_scheduling(template).node_selector,
+        node_selector: node::scheduling(template).node_selector,
     })
 }
 
@@ -249,14 +255,14 @@ fn database_workload(
         headless: true,
         pod: None,
     }];
-    services.extend(members(context.name, database, settings).into_iter().enumerate().map(|(ordinal, pod)| {
-        NetworkService {
+    services.extend(members(context.name, database, settings).into_iter().enumerate().map(
+        |(ordinal, pod)| NetworkService {
             suffix: Some(format!("{}-{ordinal}", database.short).into()),
             ports: vec![database.client.clone()],
             headless: false,
             pod: Some(pod),
-        }
-    }));
+        },
+    ));
     let scheduling = &context.object.spec.template.common.scheduling;
     Workload {
         component: database.component.into(),
@@ -270,11 +276,7 @@ fn database_workload(
             volumes_deleted: settings.storage.deletion_policy == DeletionPolicy::Delete,
         },
         replicas: settings.replicas,
-        pod: Pod {
-            setup: vec![report],
-            grace_seconds: 300,
-            ..Pod::new(USER, scheduling, vec![server])
-        },
+        pod: Pod { setup: vec![report], grace_seconds: 300, ..Pod::new(USER, scheduling, vec![server]) },
         services,
         after: Vec::new(),
     }
@@ -308,105 +310,4 @@ fn northd(context: &Context<'_, OVNNetwork>) -> Workload {
 fn connected_probes(question: &str) -> Probes {
     let connected = Check::Command(shared::command(["bash", "-c", question]));
     Probes { readiness: Some(shared::probe(connected, 10, 5, 3)), ..Probes::default() }
-}
-
-pub(crate) fn node_scheduling(template: &OVNNetworkTemplate) -> Scheduling {
-    shared::on_hypervisors(&template.controller.scheduling)
-}
-
-fn run_directory() -> Mount {
-    shared::host_directory("run-openvswitch", "/run/openvswitch")
-}
-
-fn node_workload(context: &Context<'_, OVNNetwork>, name: &'static str, container: Container) -> Workload {
-    let scheduling = node_scheduling(&context.object.spec.template);
-    Workload {
-        component: name.into(),
-        suffix: Some(name.into()),
-        controller: Controller::DaemonSet,
-        replicas: 1,
-        pod: Pod {
-            host: Host::Network,
-            grace_seconds: 10,
-            ..Pod::new(USER, &scheduling, vec![container])
-        },
-        services: Vec::new(),
-        after: Vec::new(),
-    }
-}
-
-fn switch_resources(context: &Context<'_, OVNNetwork>) -> Resources {
-    shared::resources(&context.object.spec.template.ovs.resources, ("50m", "128Mi"), "1Gi")
-}
-
-fn switch_database(context: &Context<'_, OVNNetwork>) -> Workload {
-    let names = ImageNames { kolla: "openvswitch-db-server", debian: "ovn" };
-    let mut server =
-        container(context, "ovsdb-server", names, "switch-database.sh", switch_resources(context));
-    server.mounts.extend([
-        run_directory(),
-        shared::host_directory("lib-openvswitch", "/var/lib/openvswitch"),
-        shared::scratch("tmp", "/tmp"),
-    ]);
-    server.privilege = Privilege::Root(&[]);
-    let answers = || Check::Command(shared::command(["ovs-vsctl", "--timeout=2", "--no-wait", "show"]));
-    server.probes = Probes {
-        startup: Some(shared::probe(answers(), 2, 5, 150)),
-        readiness: Some(shared::probe(answers(), 15, 5, 3)),
-        liveness: None,
-    };
-    node_workload(context, "ovs-db", server)
-}
-
-fn switch(context: &Context<'_, OVNNetwork>) -> Workload {
-    let names = ImageNames { kolla: "openvswitch-vswitchd", debian: "ovn" };
-    let mut switch = container(context, "ovs-vswitchd", names, "switch.sh", switch_resources(context));
-    switch.environment =
-        vec![Variable::field("NODE_NAME", "spec.nodeName"), Variable::field("HOST_IP", "status.hostIP")];
-    switch.mounts.extend([
-        Mount::LiveFiles { path: "/etc/openstack/live".to_owned() },
-        run_directory(),
-        Mount::Host {
-            name: "tun",
-            path: "/dev/net/tun",
-            on_host: "/dev/net/tun".to_owned(),
-            kind: HostPath::Device,
-        },
-        shared::scratch("tmp", "/tmp"),
-    ]);
-    switch.privilege = Privilege::Root(&["NET_ADMIN", "NET_RAW"]);
-    let control = "/run/openvswitch/ovs-vswitchd.ctl";
-    let answers = || Check::Command(shared::command(["ovs-appctl", "-t", control, "version"]));
-    switch.probes = Probes {
-        startup: Some(shared::probe(answers(), 2, 5, 150)),
-        readiness: Some(shared::probe(answers(), 15, 5, 3)),
-        liveness: None,
-    };
-    node_workload(context, "ovs-vswitchd", switch)
-}
-
-fn controller(context: &Context<'_, OVNNetwork>) -> Workload {
-    let OVNNetworkSpec { origin, template } = &context.object.spec;
-    let names = ImageNames { kolla: "ovn-controller", debian: "ovn" };
-    let controller = Container {
-        name: "ovn-controller",
-        image: shared::image(context, names, &template.common, origin),
-        command: shared::command([
-            "ovn-controller",
-            "unix:/run/openvswitch/db.sock",
-            "--unixctl=/run/ovn/ovn-controller.ctl",
-            "--pidfile=/run/ovn/ovn-controller.pid",
-            "-vconsole:info",
-            "-vsyslog:off",
-            "-vfile:off",
-        ]),
-        mounts: vec![run_directory(), shared::scratch("run-ovn", "/run/ovn")],
-        probes: connected_probes(
-            "[ \"$(ovn-appctl -t /run/ovn/ovn-controller.ctl connection-status)\" = connected ]",
-        ),
-        resources: shared::resources(&template.controller.resources, ("20m", "64Mi"), "512Mi"),
-        privilege: Privilege::Root(&[]),
-        ..Container::default()
-    };
-    node_workload(context, "ovn-controller", controller)
 }

@@ -32,6 +32,7 @@ const CONFIGURATION: &str = "placement.conf";
     plural = "placements",
     namespaced,
     status = "Status",
+    shortname = "plc",
     category = "openstack",
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint"),
     validation = template::database_rule(),
@@ -75,7 +76,7 @@ impl service::Service for Service {
             public,
             internal,
         };
-        let account = shared::register(context, &mut plan, &template.keystone, registration)?;
+        let account = shared::register(context, &mut plan, &template.keystone, &registration)?;
         let environment: Vec<_> = [database].into_iter().chain(account.passwords(&[])).collect();
         plan.files = files(context, &account)?;
         plan.tasks = tasks(context, &environment);
@@ -93,15 +94,17 @@ fn files(
 ) -> Result<BTreeMap<String, String>, Invalid> {
     let template = &context.object.spec.template;
     let mut files = BTreeMap::new();
-    let mut document = Document::new()
-        .set("DEFAULT", "use_stderr", true)
-        .set("oslo_middleware", "enable_proxy_headers_parsing", true);
+    let mut document = Document::new().set("DEFAULT", "use_stderr", true).set(
+        "oslo_middleware",
+        "enable_proxy_headers_parsing",
+        true,
+    );
     document = shared::database_options(document, "placement_database");
     document = account.authtoken(document, &shared::cache_servers(context, &template.cache)?);
     document = api::policy(document, &mut files, &template.exposure);
     let document = document.merge(template.common.extra_config.get(CONFIGURATION));
     files.insert(CONFIGURATION.to_owned(), document.render());
-    let uwsgi = api::uwsgi(&Uwsgi::new("placement.wsgi.api:application", API), &template.common);
+    let uwsgi = api::uwsgi(&Uwsgi::new("placement.wsgi.api:application", &API), &template.common);
     files.insert("uwsgi.ini".to_owned(), uwsgi);
     Ok(files)
 }
@@ -114,10 +117,8 @@ fn container(
 ) -> Container {
     let PlacementSpec { origin, template } = &context.object.spec;
     let names = ImageNames { kolla: "placement-api", debian: "placement" };
-    let mut mounts = vec![
-        shared::file(CONFIGURATION, "/etc/placement/placement.conf"),
-        shared::scratch("tmp", "/tmp"),
-    ];
+    let mut mounts =
+        vec![shared::file(CONFIGURATION, "/etc/placement/placement.conf"), shared::scratch("tmp", "/tmp")];
     mounts.extend(api::policy_mount(&template.exposure, "placement"));
     Container {
         name,

@@ -117,7 +117,8 @@ pub(crate) fn probe(check: Check, period_seconds: i32, timeout_seconds: i32, fai
 
 /// Probes of a program that serves nobody directly: ready while a process of this user is connected to a port of others.
 pub(crate) fn speaking(port: u16, user: i64) -> Probes {
-    let found = format!("$4 == \"01\" && $8 == {user} && $3 ~ /:{port:04X}$/ {{ found = 1 }} END {{ exit !found }}");
+    let found =
+        format!("$4 == \"01\" && $8 == {user} && $3 ~ /:{port:04X}$/ {{ found = 1 }} END {{ exit !found }}");
     let question = format!("cat /proc/net/tcp* | awk '{found}'");
     let check = || Check::Command(command(["bash", "-c", &question]));
     Probes {

@@ -1,9 +1,7 @@
 //! Settings that services with one HTTP API share, and rules that their definitions carry.
 
 use kube::core::Rule;
-use openstack_operator_model::common::{
-    CacheSettings, Common, DatabaseSettings, Exposure, IdentitySettings,
-};
+use openstack_operator_model::common::{CacheSettings, Common, DatabaseSettings, Exposure, IdentitySettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -54,10 +52,8 @@ impl Default for Replicas {
 }
 
 pub(crate) fn database_rule() -> Rule {
-    Rule::new(
-        "has(self.spec.database) && has(self.spec.database.clusterRef) != has(self.spec.database.host)",
-    )
-    .message("spec.database needs either a clusterRef or a host")
+    Rule::new("has(self.spec.database) && has(self.spec.database.clusterRef) != has(self.spec.database.host)")
+        .message("spec.database needs either a clusterRef or a host")
 }
 
 pub(crate) fn messaging_rule() -> Rule {
@@ -74,4 +70,3 @@ pub(crate) fn exposure_rule() -> Rule {
     Rule::new("!has(self.spec.gatewayRef) || has(self.spec.publicHostname)")
         .message("spec.gatewayRef needs spec.publicHostname, the name under which the API is reached")
 }
-

@@ -6,7 +6,9 @@ use anyhow::{Context, Result, ensure};
 use kube::core::DynamicObject;
 use openstack_operator_model::common::PAUSE_ANNOTATION;
 use openstack_operator_model::image::{Family, ImageDefaults};
-use openstack_operator_model::kind::{DEPLOYMENT, GROUP, HTTP_ROUTE, JOB, Kind, SECRET, STATEFUL_SET};
+use openstack_operator_model::kind::{
+    DAEMON_SET, DEPLOYMENT, GROUP, HTTP_ROUTE, JOB, Kind, SECRET, STATEFUL_SET,
+};
 use openstack_operator_model::lower::{Instance, Manifest, Observed, Phase, SecretFacts, lower, manifest};
 use openstack_operator_model::need::{ObjectNeed, Resolved};
 use openstack_operator_model::plan::{Plan, SecretContent, SecretPlan};
@@ -105,6 +107,10 @@ impl Planning<'_> {
         let service = service(written)?;
         let stored = accepted(written, self.server.apply(written, Effect::DryRun).await?)?;
         let object: DynamicObject = serde_json::from_value(stored)?;
+        // No Service has been given a number; its name stands for it.
+        for name in service.needs(&object)?.addresses {
+            self.resolved.addresses.insert(name.clone(), name);
+        }
         let plan_of = |object| service.plan(object, &self.resolved, &site(), &BTreeMap::new());
         let plan = plan_of(&object)?;
         let without_cluster = plan_of(&serde_json::from_value(written.clone())?)?;
@@ -187,6 +193,7 @@ pub fn still(manifest: &Manifest) -> Value {
     let mut body = manifest.body.clone();
     match manifest.kind {
         DEPLOYMENT | STATEFUL_SET => body["spec"]["replicas"] = json!(0),
+        DAEMON_SET => body["spec"]["template"]["spec"]["nodeSelector"] = json!({ "nowhere": "" }),
         JOB => body["spec"]["suspend"] = json!(true),
         HTTP_ROUTE => {
             for parent in body["spec"]["parentRefs"].as_array_mut().into_iter().flatten() {

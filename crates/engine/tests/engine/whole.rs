@@ -5,9 +5,7 @@ use openstack_operator_services::{compute, control_plane, glance, keystone, neut
 use openstack_operator_testkit::World;
 use serde_json::{Value, json};
 
-use crate::driver::{
-    NAMESPACE, condition, converge, engine, get, is_ready, whole_object, world, writes,
-};
+use crate::driver::{NAMESPACE, condition, converge, engine, get, is_ready, whole_object, world, writes};
 
 fn new_cloud() -> World {
     let world = world();
@@ -72,7 +70,8 @@ async fn a_change_is_rolled_out_while_the_identity_service_is_down() {
         deployment["status"] = json!({});
     });
     converge(&world, &running).await;
-    let debug = json!({ "glance": { "extraConfig": { "glance-api.conf": { "DEFAULT": { "debug": "true" } } } } });
+    let debug =
+        json!({ "glance": { "extraConfig": { "glance-api.conf": { "DEFAULT": { "debug": "true" } } } } });
     world.apply_object(&whole_object(control_plane::KIND, "cloud", &debug));
     converge(&world, &running).await;
     let template = get(&world, DEPLOYMENT, "cloud-glance")["spec"]["template"].to_string();
@@ -97,7 +96,8 @@ async fn nodes_are_started_when_what_they_report_to_is_ready_and_are_kept_from_t
     converge(&world, &running).await;
     assert!(is_ready(&world, control_plane::KIND, "cloud"));
     world.cluster.hold(DEPLOYMENT, "cloud-placement");
-    world.edit_object(DEPLOYMENT, NAMESPACE, "cloud-placement", |deployment| deployment["status"] = json!({}));
+    world
+        .edit_object(DEPLOYMENT, NAMESPACE, "cloud-placement", |deployment| deployment["status"] = json!({}));
     world.edit_object(DAEMON_SET, NAMESPACE, "cloud-compute-nova-compute", |set| {
         set["spec"]["template"]["spec"]["hostNetwork"] = Value::Bool(false);
     });

@@ -299,10 +299,8 @@ fn volumes(lowering: &Lowering<'_>, pod: &Pod) -> Option<Vec<core::Volume>> {
                     HostPath::Existing => "Directory",
                     HostPath::Device => "CharDevice",
                 };
-                volume.host_path = Some(core::HostPathVolumeSource {
-                    path: on_host.clone(),
-                    type_: Some(type_.to_owned()),
-                });
+                volume.host_path =
+                    Some(core::HostPathVolumeSource { path: on_host.clone(), type_: Some(type_.to_owned()) });
             }
             Mount::Scratch { .. } => volume.empty_dir = Some(core::EmptyDirVolumeSource::default()),
             Mount::Annotations { .. } => {

@@ -2,8 +2,7 @@
 
 use k8s_openapi::api::apps::v1::{
     DaemonSetSpec, DaemonSetUpdateStrategy, DeploymentSpec, DeploymentStrategy, RollingUpdateDaemonSet,
-    RollingUpdateDeployment,
-    StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec,
+    RollingUpdateDeployment, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec,
 };
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PodTemplateSpec, ServicePort, ServiceSpec};
 use k8s_openapi::api::policy::v1::PodDisruptionBudgetSpec;
@@ -60,7 +59,8 @@ fn controller(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
                 // Every node has one pod: there is nothing to spread.
                 spec.topology_spread_constraints = None;
             }
-            let rolling = RollingUpdateDaemonSet { max_unavailable: Some(IntOrString::Int(1)), max_surge: None };
+            let rolling =
+                RollingUpdateDaemonSet { max_unavailable: Some(IntOrString::Int(1)), max_surge: None };
             let set = DaemonSetSpec {
                 selector,
                 template,

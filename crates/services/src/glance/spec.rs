@@ -18,6 +18,7 @@ use crate::template::{self, ApiTemplate};
     plural = "glances",
     namespaced,
     status = "Status",
+    shortname = "glc",
     category = "openstack",
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint"),
     validation = template::database_rule(),

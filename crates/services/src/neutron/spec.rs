@@ -20,6 +20,7 @@ use crate::template::{self, Replicas};
     plural = "neutrons",
     namespaced,
     status = "Status",
+    shortname = "neu",
     category = "openstack",
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint"),
     validation = template::database_rule(),
@@ -73,7 +74,7 @@ fn domain() -> String {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkSettings {
-    /// OVNNetwork object that makes the networks.
+    /// `OVNNetwork` object that makes the networks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_ref: Option<NameReference>,
 }
@@ -103,7 +104,10 @@ pub struct Ml2 {
     pub extension_drivers: Vec<String>,
     /// Ranges of VLANs that projects may use, e.g. `physnet1:100:199`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32), inner(length(min = 1, max = 128), regex(pattern = r"^[a-zA-Z0-9_.-]+(:[0-9]+:[0-9]+)?$")))]
+    #[schemars(
+        length(max = 32),
+        inner(length(min = 1, max = 128), regex(pattern = r"^[a-zA-Z0-9_.-]+(:[0-9]+:[0-9]+)?$"))
+    )]
     pub network_vlan_ranges: Vec<String>,
 }
 

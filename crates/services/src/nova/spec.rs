@@ -21,6 +21,7 @@ use crate::template::{self, Replicas, one};
     plural = "novas",
     namespaced,
     status = "Status",
+    shortname = "nov",
     category = "openstack",
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint"),
     validation = template::database_rule(),

@@ -36,7 +36,8 @@ pub(super) fn direct(database: &str, pods: &[String], members: &[Member], direct
     groups.dedup();
     groups.retain(|group| !group.is_empty());
     if let [first, second, ..] = groups.as_slice() {
-        let reason = format!("members of the {database} database are of different groups: {first} and {second}");
+        let reason =
+            format!("members of the {database} database are of different groups: {first} and {second}");
         direction.waiting.get_or_insert(reason);
         return;
     }
@@ -45,9 +46,14 @@ pub(super) fn direct(database: &str, pods: &[String], members: &[Member], direct
         // The order is on its way, or was not obeyed yet.
         Some(uid) if uid == first.uid => tell(direction, first, "begin"),
         // There is a group: whoever has no data joins it.
-        Some(_) if empty.len() < pods.len() => empty.iter().for_each(|member| tell(direction, member, "join")),
+        Some(_) if empty.len() < pods.len() => {
+            for member in empty {
+                tell(direction, member, "join");
+            }
+        }
         Some(_) => {
-            let reason = format!("no pod holds the {database} database although it was made before: restore it");
+            let reason =
+                format!("no pod holds the {database} database although it was made before: restore it");
             direction.waiting.get_or_insert(reason);
         }
         // Data that was brought in is a group that was begun elsewhere.

@@ -22,7 +22,7 @@ pub(crate) struct Uwsgi {
 }
 
 impl Uwsgi {
-    pub(crate) fn new(module: &'static str, port: Port) -> Self {
+    pub(crate) fn new(module: &'static str, port: &Port) -> Self {
         Self { module, port: port.number, processes: 1, longest_request: 60 }
     }
 }

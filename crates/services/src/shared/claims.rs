@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use openstack_operator_model::common::{
-    CacheSettings, DatabaseSettings, DeletionPolicy, MessagingSettings,
-};
+use openstack_operator_model::common::{CacheSettings, DatabaseSettings, DeletionPolicy, MessagingSettings};
 use openstack_operator_model::name;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::oslo::Document;
@@ -68,7 +66,9 @@ pub(crate) fn one_database<K>(
             });
             (server.host.clone(), server.port)
         }
-        (None, Some(host)) if settings.secret_ref.is_some() => (host.clone(), settings.port.unwrap_or(DATABASE_PORT)),
+        (None, Some(host)) if settings.secret_ref.is_some() => {
+            (host.clone(), settings.port.unwrap_or(DATABASE_PORT))
+        }
         (None, Some(_)) => {
             return Err(Invalid::new(
                 "spec.database.secretRef",
@@ -197,10 +197,11 @@ pub(crate) fn process_name(name: &str) -> Variable {
 
 /// How oslo.db must treat a server that may go away.
 pub(crate) fn database_options(document: Document, section: &str) -> Document {
-    document
-        .set(section, "max_retries", -1)
-        .set(section, "connection_recycle_time", 280)
-        .set(section, "max_overflow", 10)
+    document.set(section, "max_retries", -1).set(section, "connection_recycle_time", 280).set(
+        section,
+        "max_overflow",
+        10,
+    )
 }
 
 /// How oslo.cache uses the servers of a service's cache; nothing where it has none.

@@ -65,7 +65,7 @@ pub(crate) fn register<'a, K>(
     context: &Context<'a, K>,
     plan: &mut Plan,
     settings: &'a IdentitySettings,
-    registration: Registration<'_>,
+    registration: &Registration<'_>,
 ) -> Result<Account<'a>, Invalid> {
     let (cluster, server) = identity(context, settings)?;
     let secret = account_secret(context.name);
@@ -141,9 +141,11 @@ impl Account<'_> {
 
     /// How the service speaks to another: as itself, inside the cluster.
     pub(crate) fn client(&self, document: Document, section: &str) -> Document {
-        self.login(document, section)
-            .set(section, "region_name", &self.server.region)
-            .set(section, "valid_interfaces", "internal")
+        self.login(document, section).set(section, "region_name", &self.server.region).set(
+            section,
+            "valid_interfaces",
+            "internal",
+        )
     }
 
     /// Passwords of the sections with which the service logs in, and of the one with which it checks tokens.

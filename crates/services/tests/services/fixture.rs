@@ -141,7 +141,8 @@ fn resolved(needs: &Needs) -> Resolved {
         };
         ((need.kind.kind.to_owned(), need.name.clone()), provides)
     });
-    let addresses = needs.addresses.iter().zip(41..).map(|(name, last)| (name.clone(), format!("10.96.0.{last}")));
+    let addresses =
+        needs.addresses.iter().zip(41..).map(|(name, last)| (name.clone(), format!("10.96.0.{last}")));
     Resolved { objects: objects.collect(), addresses: addresses.collect() }
 }
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use openstack_operator_model::kind::{
-    CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, PERSISTENT_VOLUME_CLAIM, POD_DISRUPTION_BUDGET,
-    SERVICE, STATEFUL_SET,
+    CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, PERSISTENT_VOLUME_CLAIM,
+    POD_DISRUPTION_BUDGET, SERVICE, STATEFUL_SET,
 };
 use openstack_operator_model::lower::{COMPONENT_LABEL, INSTANCE_LABEL, KIND_LABEL, Manifest, Observed};
 use openstack_operator_model::service::AnyService;
@@ -98,7 +98,10 @@ pub(crate) fn check_manifests(title: &str, rendered: &Rendered) {
         // Only data outlives its object.
         assert!(owners.is_some() || *kind == PERSISTENT_VOLUME_CLAIM, "{title}: {name}");
         let owners = owners.into_iter().flatten();
-        assert!(owners.clone().count() <= 1 && owners.clone().all(|owner| owner["controller"] == true), "{title}: {name}");
+        assert!(
+            owners.clone().count() <= 1 && owners.clone().all(|owner| owner["controller"] == true),
+            "{title}: {name}"
+        );
         assert_eq!(body["metadata"]["labels"]["app.kubernetes.io/managed-by"], "openstack-operator");
     }
 }
@@ -248,7 +251,13 @@ fn sets_name_a_headless_address_of_theirs() {
         for set in of(&rendered.manifests, STATEFUL_SET) {
             // One without an address has names for the sake of its pods alone.
             let Some(name) = set.body["spec"]["serviceName"].as_str() else {
-                assert_eq!(set.body["spec"].get("volumeClaimTemplates"), None, "{}: {}", case.title, set.name);
+                assert_eq!(
+                    set.body["spec"].get("volumeClaimTemplates"),
+                    None,
+                    "{}: {}",
+                    case.title,
+                    set.name
+                );
                 continue;
             };
             let services = of(&rendered.manifests, SERVICE);

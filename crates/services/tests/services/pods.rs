@@ -80,7 +80,8 @@ fn pods_of_nodes_may_do_no_more_than_is_listed() {
             assert_eq!(security["readOnlyRootFilesystem"], true, "{title}");
             assert_eq!(security["capabilities"]["drop"], json!(["ALL"]), "{title}");
             if let Power::Root(capabilities) = power {
-                let more = list(&security["capabilities"], "add").all(|added| capabilities.iter().any(|one| added == one));
+                let more = list(&security["capabilities"], "add")
+                    .all(|added| capabilities.iter().any(|one| added == one));
                 assert!(more, "{title}");
             }
         }

@@ -11,7 +11,7 @@ use openstack_operator_apiserver::definition::install;
 use openstack_operator_apiserver::render::{plan, still};
 use openstack_operator_apiserver::server::{MANAGER, accepted, title};
 use openstack_operator_apiserver::{Effect, Server};
-use openstack_operator_model::kind::CHILD_KINDS;
+use openstack_operator_model::kind::{CHILD_KINDS, DAEMON_SET, Kind};
 use openstack_operator_services::kinds;
 use openstack_operator_smoke::wait::eventually;
 use openstack_operator_smoke::{PodSecurity, with_namespace};
@@ -22,14 +22,26 @@ const REST: Duration = Duration::from_mins(1);
 
 #[tokio::test]
 async fn every_rendered_object_is_taken_under_the_restricted_standard_without_a_warning() -> Result<()> {
-    with_namespace("rendered", PodSecurity::Restricted, async |sandbox| {
+    taken("rendered", PodSecurity::Restricted, |kind| kind != DAEMON_SET).await
+}
+
+/// What pods of nodes may do is a law of the services' own tests.
+#[tokio::test]
+async fn what_runs_on_nodes_is_taken_without_a_warning() -> Result<()> {
+    taken("nodes", PodSecurity::Privileged, |kind| kind == DAEMON_SET).await
+}
+
+/// Tries everything that is rendered of the kinds that `meant` names.
+async fn taken(topic: &str, security: PodSecurity, meant: impl Fn(Kind) -> bool) -> Result<()> {
+    with_namespace(topic, security, async |sandbox| {
         install(&sandbox.client).await?;
         let server = Server::new(sandbox);
         let mut problems = Vec::new();
         let mut rendered = BTreeSet::new();
         for file in sources()? {
             for planned in plan(&server, &file.objects).await.with_context(|| file.name.clone())? {
-                for manifest in planned.owned_manifests() {
+                for manifest in planned.owned_manifests().into_iter().filter(|manifest| meant(manifest.kind))
+                {
                     rendered.insert(manifest.kind);
                     let answer = server.apply(&manifest.body, Effect::DryRun).await?;
                     let problem = accepted(&manifest.body, answer).err();
@@ -38,7 +50,7 @@ async fn every_rendered_object_is_taken_under_the_restricted_standard_without_a_
             }
         }
         ensure!(problems.is_empty(), "{}", problems.join("\n"));
-        for kind in CHILD_KINDS {
+        for kind in CHILD_KINDS.iter().filter(|kind| meant(**kind)) {
             ensure!(rendered.contains(kind), "nothing was rendered of kind {}", kind.kind);
         }
         Ok(())
@@ -85,7 +97,8 @@ fn sources() -> Result<Vec<File>> {
 /// Applies all that a file stands for, twice, and returns the kinds of it.
 async fn apply_again(file: File) -> Result<BTreeSet<String>> {
     let mut kinds = BTreeSet::new();
-    with_namespace("again", PodSecurity::Restricted, async |sandbox| {
+    // Pods of nodes may do what no others may.
+    with_namespace("again", PodSecurity::Privileged, async |sandbox| {
         install(&sandbox.client).await?;
         let server = Server::new(sandbox);
         let mut stored = BTreeSet::new();

@@ -54,11 +54,7 @@ pub(crate) async fn goes(sandbox: &Sandbox, cloud: &Cloud<'_>, volumes_kept: usi
     })
     .await?;
     let volumes = sandbox.api::<PersistentVolumeClaim>().list(&ListParams::default()).await?;
-    ensure!(
-        volumes.items.len() == volumes_kept,
-        "{volumes_kept} volumes should stay: {:?}",
-        volumes.items
-    );
+    ensure!(volumes.items.len() == volumes_kept, "{volumes_kept} volumes should stay: {:?}", volumes.items);
     Ok(())
 }
 

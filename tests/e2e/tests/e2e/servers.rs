@@ -140,8 +140,11 @@ impl<'a> Servers<'a> {
     pub(crate) async fn outlives_pods(&self, server: &Server) -> Result<()> {
         let mut before = self.uptime(server).await?;
         for selector in PODS {
-            let namespace =
-                if selector.ends_with("openstack-operator") { "openstack-operator" } else { &self.sandbox.namespace };
+            let namespace = if selector.ends_with("openstack-operator") {
+                "openstack-operator"
+            } else {
+                &self.sandbox.namespace
+            };
             let pods = Api::<Pod>::namespaced(self.sandbox.client.clone(), namespace);
             let victims = pods.list(&ListParams::default().labels(selector)).await?.items;
             ensure!(!victims.is_empty(), "there is no pod with {selector}");
@@ -156,7 +159,8 @@ impl<'a> Servers<'a> {
                 Ok(())
             })
             .await?;
-            let now = eventually("the server to answer", RECOVERY, async || self.uptime(server).await).await?;
+            let now =
+                eventually("the server to answer", RECOVERY, async || self.uptime(server).await).await?;
             if now < before {
                 bail!("the server was started anew when pods with {selector} went");
             }
@@ -175,14 +179,17 @@ impl<'a> Servers<'a> {
         eventually("nothing of the server to be left", RECOVERY, async || {
             let ports = self.client.openstack("port list --device-owner compute:nova").await?;
             ensure!(ports == Value::Array(Vec::new()), "ports are left: {ports}");
-            for provider in self.client.openstack("resource provider list").await?.as_array().into_iter().flatten() {
+            for provider in
+                self.client.openstack("resource provider list").await?.as_array().into_iter().flatten()
+            {
                 let uuid = provider["uuid"].as_str().context("a provider without a number")?;
                 let usage = self.client.openstack(&format!("resource provider usage show {uuid}")).await?;
                 let used = usage.as_array().into_iter().flatten().any(|row| row["usage"] != 0);
                 ensure!(!used, "allocations are left: {usage}");
             }
             self.on_every_node("libvirt", "libvirtd", "virsh -c qemu:///system list --all --name").await?;
-            self.on_every_node("ovs-vswitchd", "ovs-vswitchd", "ovs-vsctl list-ports br-int | grep ^tap || :").await
+            self.on_every_node("ovs-vswitchd", "ovs-vswitchd", "ovs-vsctl list-ports br-int | grep ^tap || :")
+                .await
         })
         .await
     }
