@@ -1,5 +1,7 @@
 //! Every definition is taken without a warning and served under all its names.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, ResourceExt};
@@ -8,7 +10,11 @@ use openstack_operator_apiserver::server::accepted;
 use openstack_operator_apiserver::{Effect, Server};
 use openstack_operator_model::kind::{GROUP, VERSION};
 use openstack_operator_services::ALL;
+use openstack_operator_smoke::wait::eventually;
 use openstack_operator_smoke::{PodSecurity, with_namespace};
+
+/// How long a change of a definition may take to arrive everywhere.
+const SERVED: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn every_definition_is_taken_without_a_warning() -> Result<()> {
@@ -53,21 +59,32 @@ async fn every_definition_is_established_without_a_complaint() -> Result<()> {
 async fn every_kind_is_found_by_its_short_name_and_its_category() -> Result<()> {
     with_namespace("discovery", PodSecurity::Restricted, async |sandbox| {
         install(&sandbox.client).await?;
-        let served = sandbox.client.list_api_group_resources(&format!("{GROUP}/{VERSION}")).await?;
-        let mut short_names = Vec::new();
-        for service in ALL {
-            let kind = service.kind();
-            let resource = served.resources.iter().find(|resource| resource.name == kind.plural);
-            let resource = resource.with_context(|| format!("{} is not served", kind.plural))?;
-            ensure!(resource.kind == kind.kind && resource.namespaced, "{resource:?}");
-            let categories = resource.categories.iter().flatten();
-            ensure!(categories.into_iter().any(|category| category == "openstack"), "{resource:?}");
-            let wanted = service.crd().spec.names.short_names;
-            ensure!(wanted.is_some() && resource.short_names == wanted, "{resource:?} instead of {wanted:?}");
-            short_names.extend(wanted.into_iter().flatten());
-            let status = format!("{}/status", kind.plural);
-            ensure!(served.resources.iter().any(|resource| resource.name == status), "there is no {status}");
-        }
+        // A definition that changes is served as it was for a moment.
+        let mut short_names = eventually("all kinds to be served as they are", SERVED, async || {
+            let served = sandbox.client.list_api_group_resources(&format!("{GROUP}/{VERSION}")).await?;
+            let mut short_names = Vec::new();
+            for service in ALL {
+                let kind = service.kind();
+                let resource = served.resources.iter().find(|resource| resource.name == kind.plural);
+                let resource = resource.with_context(|| format!("{} is not served", kind.plural))?;
+                ensure!(resource.kind == kind.kind && resource.namespaced, "{resource:?}");
+                let categories = resource.categories.iter().flatten();
+                ensure!(categories.into_iter().any(|category| category == "openstack"), "{resource:?}");
+                let wanted = service.crd().spec.names.short_names;
+                ensure!(
+                    wanted.is_some() && resource.short_names == wanted,
+                    "{resource:?} instead of {wanted:?}"
+                );
+                short_names.extend(wanted.into_iter().flatten());
+                let status = format!("{}/status", kind.plural);
+                ensure!(
+                    served.resources.iter().any(|resource| resource.name == status),
+                    "there is no {status}"
+                );
+            }
+            Ok(short_names)
+        })
+        .await?;
         let count = short_names.len();
         short_names.sort();
         short_names.dedup();
