@@ -76,9 +76,11 @@ fn ranks(rendered: &str) -> Vec<usize> {
     let order = [
         "Secret",
         "ConfigMap",
+        "PersistentVolumeClaim",
         "Job",
         "Deployment",
         "StatefulSet",
+        "DaemonSet",
         "PodDisruptionBudget",
         "Service",
         "HTTPRoute",

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
 use openstack_operator_model::lower::{self, Instance, Manifests, Observed};
 use openstack_operator_model::need::Resolved;
@@ -26,8 +26,16 @@ pub(crate) fn plan_cloud(cloud: DynamicObject, site: &Site) -> Result<Vec<Planne
     let mut provided = Resolved::default();
     let mut planned = Vec::new();
     let mut pending = VecDeque::from([cloud]);
+    let mut put_back = 0;
     while let Some(object) = pending.pop_front() {
-        let one = plan_one(&object, site, &provided)?;
+        let Some(one) = plan_one(&object, site, &provided)? else {
+            // One of those behind it provides what it needs.
+            put_back += 1;
+            ensure!(put_back <= pending.len(), "what {:?} needs is nowhere", object.metadata.name);
+            pending.push_back(object);
+            continue;
+        };
+        put_back = 0;
         let key = (one.service.kind().kind.to_owned(), one.name.clone());
         provided.objects.insert(key, one.plan.provides.clone());
         for child in &one.plan.children {
@@ -49,16 +57,20 @@ pub(crate) fn plan_cloud(cloud: DynamicObject, site: &Site) -> Result<Vec<Planne
     Ok(planned)
 }
 
-fn plan_one(object: &DynamicObject, site: &Site, provided: &Resolved) -> Result<Planned> {
+/// One object's plan; none where what it needs is not provided yet.
+fn plan_one(object: &DynamicObject, site: &Site, provided: &Resolved) -> Result<Option<Planned>> {
     let kind = object.types.as_ref().map(|types| types.kind.as_str()).unwrap_or_default();
     let service = of_kind(kind).with_context(|| format!("there is no kind {kind:?}"))?;
     let name = object.metadata.name.clone().with_context(|| format!("a {kind} without a name"))?;
     let mut inputs = Resolved::default();
-    for need in service.needs(object)?.objects {
+    let needs = service.needs(object)?;
+    for need in needs.objects {
         let key = (need.kind.kind.to_owned(), need.name);
-        let provides = provided.objects.get(&key).with_context(|| format!("{name} needs {key:?}"))?;
+        let Some(provides) = provided.objects.get(&key) else { return Ok(None) };
         inputs.objects.insert(key, provides.clone());
     }
+    // A Service has no number before it is made; its name stands for it.
+    inputs.addresses = needs.addresses.into_iter().map(|name| (name.clone(), name)).collect();
     let plan = service.plan(object, &inputs, site, &BTreeMap::new())?;
     let instance = Instance {
         kind: service.kind(),
@@ -69,7 +81,7 @@ fn plan_one(object: &DynamicObject, site: &Site, provided: &Resolved) -> Result<
         uid: String::new(),
     };
     let manifests = lower::lower(&instance, &plan, &Observed::default());
-    Ok(Planned { service, name, needs: inputs.objects.into_keys().collect(), plan, manifests })
+    Ok(Some(Planned { service, name, needs: inputs.objects.into_keys().collect(), plan, manifests }))
 }
 
 #[cfg(test)]
@@ -80,8 +92,10 @@ mod tests {
     fn a_cloud_is_planned_with_all_its_parts() {
         let cloud = crate::plan::cloud(&json!({})).unwrap();
         let planned = plan_cloud(cloud, &crate::site("r/o", "t")).unwrap();
-        let kinds: Vec<&str> = planned.iter().map(|one| one.service.kind().kind).collect();
-        assert_eq!(kinds, ["OpenStackControlPlane", "MariaDB", "RabbitMQ", "Memcached", "Keystone"]);
-        assert!(planned[4].needs.contains(&("MariaDB".to_owned(), "cloud-mariadb".to_owned())));
+        let place = |kind: &str| planned.iter().position(|one| one.service.kind().kind == kind).unwrap();
+        assert!(place("OpenStackControlPlane") < place("MariaDB"));
+        assert!(place("Nova") < place("Neutron"), "what provides comes first");
+        let keystone = &planned[place("Keystone")];
+        assert!(keystone.needs.contains(&("MariaDB".to_owned(), "cloud-mariadb".to_owned())));
     }
 }
