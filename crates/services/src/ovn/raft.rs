@@ -1,8 +1,9 @@
 //! Who may begin a group of OVSDB servers, and who joins: a group is begun once, by an order that is remembered first.
 
-use serde::Deserialize;
+use std::collections::BTreeSet;
 
 use openstack_operator_model::service::{Direction, Member, Order};
+use serde::Deserialize;
 
 /// Annotation with which a pod without data is told what to do: a word and its uid.
 const ORDER: &str = "openstack.k8s.io/ovn-order";
@@ -17,54 +18,61 @@ enum Report {
 
 /// Adds to a direction what the members of one database are told.
 pub(super) fn direct(database: &str, pods: &[String], members: &[Member], direction: &mut Direction) {
-    let begun = direction.memory.get(database).cloned();
+    // Set once the group has served: from then on members without data are members that lost it.
+    let formed = format!("{database}Formed");
     let mut empty = Vec::new();
-    let mut groups = Vec::new();
+    let mut groups = BTreeSet::new();
+    let mut holders = 0;
     let mut silent = None;
     for pod in pods {
         let member = members.iter().find(|member| member.name == *pod);
         let report = member.and_then(|member| serde_json::from_str(member.report.as_deref()?).ok());
         match (member, report) {
             // What is ready is part of the group, whatever its volume held when it started.
-            (Some(member), _) if member.ready => groups.push(String::new()),
+            (Some(member), _) if member.ready => {
+                holders += 1;
+                direction.memory.insert(formed.clone(), "true".to_owned());
+            }
             (Some(member), Some(Report::Empty)) => empty.push(member),
-            (_, Some(Report::Data { group })) => groups.push(group),
+            (_, Some(Report::Data { group })) => {
+                holders += 1;
+                groups.insert(group);
+            }
             _ => silent = silent.or(Some(pod)),
         }
     }
-    groups.sort();
-    groups.dedup();
-    groups.retain(|group| !group.is_empty());
-    if let [first, second, ..] = groups.as_slice() {
+    if groups.len() > 1 {
+        let groups: Vec<String> = groups.into_iter().collect();
         let reason =
-            format!("members of the {database} database are of different groups: {first} and {second}");
+            format!("members of the {database} database are of different groups: {}", groups.join(" and "));
         direction.waiting.get_or_insert(reason);
         return;
     }
     let Some(first) = empty.first() else { return };
-    match begun {
+    match (direction.memory.get(database).cloned(), silent) {
         // The order is on its way, or was not obeyed yet.
-        Some(uid) if uid == first.uid => tell(direction, first, "begin"),
+        (Some(uid), _) if uid == first.uid => tell(direction, first, "begin"),
         // There is a group: whoever has no data joins it.
-        Some(_) if empty.len() < pods.len() => {
+        (Some(_), _) if holders > 0 => {
             for member in empty {
                 tell(direction, member, "join");
             }
         }
-        Some(_) => {
+        (_, Some(pod)) => {
+            let reason = format!("pod {pod} has not reported what its volume holds");
+            direction.waiting.get_or_insert(reason);
+        }
+        (Some(_), None) if direction.memory.contains_key(&formed) => {
             let reason =
-                format!("no pod holds the {database} database although it was made before: restore it");
+                format!("no pod holds the {database} database although it has served before: restore it");
             direction.waiting.get_or_insert(reason);
         }
         // Data that was brought in is a group that was begun elsewhere.
-        None if empty.len() < pods.len() && silent.is_none() => {
+        (None, None) if holders > 0 => {
             direction.memory.insert(database.to_owned(), "elsewhere".to_owned());
         }
-        None if silent.is_some() => {
-            let reason = silent.map(|pod| format!("pod {pod} has not reported what its volume holds"));
-            direction.waiting = direction.waiting.take().or(reason);
-        }
-        None => {
+        // Nobody has begun, or whoever was told to went before it could.
+        (_, None) => {
             direction.memory.insert(database.to_owned(), first.uid.clone());
         }
     }
@@ -138,9 +146,28 @@ mod tests {
 
     #[test]
     fn a_database_that_is_lost_is_not_made_anew() {
-        let direction = directed(&[member(0, Some(EMPTY))], &[("northbound", "uid-of-an-earlier-pod")]);
+        let memory = [("northbound", "uid-of-an-earlier-pod"), ("northboundFormed", "true")];
+        let direction = directed(&[member(0, Some(EMPTY))], &memory);
         assert!(direction.orders.is_empty());
         assert!(direction.waiting.unwrap().contains("restore it"));
+        let others_are_silent = [member(0, Some(EMPTY)), member(1, None), member(2, None)];
+        let direction = directed(&others_are_silent, &memory);
+        assert!(direction.orders.is_empty(), "nobody joins those who may have nothing");
+        assert!(direction.waiting.unwrap().contains("has not reported"));
+    }
+
+    #[test]
+    fn one_that_went_before_it_could_begin_is_replaced_by_the_next() {
+        let direction = directed(&[member(0, Some(EMPTY))], &[("northbound", "uid-of-an-earlier-pod")]);
+        assert_eq!(direction.memory["northbound"], "uid-0");
+    }
+
+    #[test]
+    fn a_group_that_serves_has_formed() {
+        let ready = Member { ready: true, ..member(0, Some(EMPTY)) };
+        let direction = directed(&[ready], &[("northbound", "uid-0")]);
+        assert_eq!(direction.memory["northboundFormed"], "true");
+        assert!(direction.orders.is_empty() && direction.waiting.is_none());
     }
 
     #[test]
