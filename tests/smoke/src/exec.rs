@@ -11,7 +11,8 @@ use tokio::time::timeout;
 
 use crate::Sandbox;
 
-const COMMAND_END: Duration = Duration::from_mins(1);
+/// Long enough for a person's script of many commands on a loaded machine.
+const COMMAND_END: Duration = Duration::from_mins(10);
 
 /// What a command wrote and how it ended.
 #[derive(Debug, PartialEq)]

@@ -13,7 +13,9 @@ use std::env;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use openstack_operator_smoke::{PodSecurity, notice, with_cluster_alone};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, ListParams};
+use openstack_operator_smoke::{PodSecurity, Sandbox, notice, with_cluster_alone};
 use serde_json::json;
 
 use crate::client::Client;
@@ -46,6 +48,11 @@ async fn a_cloud_serves_heals_changes_and_goes() -> Result<()> {
     .await
 }
 
+async fn first_node(sandbox: &Sandbox) -> Result<String> {
+    let nodes = Api::<Node>::all(sandbox.client.clone()).list(&ListParams::default()).await?;
+    nodes.items.into_iter().find_map(|node| node.metadata.name).context("the cluster has no node")
+}
+
 #[tokio::test]
 async fn a_cloud_runs_servers_that_outlive_its_pods() -> Result<()> {
     with_cluster_alone("servers", PodSecurity::Privileged, async |sandbox| {
@@ -55,7 +62,13 @@ async fn a_cloud_runs_servers_that_outlive_its_pods() -> Result<()> {
         };
         let operator = Operator::install(sandbox).await?;
         let cloud = Cloud::whole(sandbox, "whole");
-        cloud.apply(&json!({})).await?;
+        // One node is enough to run servers, and three would only be slower.
+        let node = json!({ "kubernetes.io/hostname": first_node(sandbox).await? });
+        let changes = json!({
+            "ovn": { "controller": { "nodeSelector": node } },
+            "compute": { "nodeSelector": node },
+        });
+        cloud.apply(&changes).await?;
         cloud.ready(CLOUD_START).await?;
         let guest = env::var("E2E_GUEST_IMAGE").context("E2E_GUEST_IMAGE is not set")?;
         let client = Client::start(sandbox, &operator, &cloud, Some(guest)).await?;
