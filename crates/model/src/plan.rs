@@ -180,6 +180,26 @@ pub struct Workload {
     pub after: Vec<Reference>,
 }
 
+impl Workload {
+    /// A workload beside others of the same instance, without an address.
+    pub fn part(component: &'static str, controller: Controller, replicas: i32, pod: Pod) -> Self {
+        Self {
+            component: component.into(),
+            suffix: Some(component.into()),
+            controller,
+            replicas,
+            pod,
+            services: Vec::new(),
+            after: Vec::new(),
+        }
+    }
+
+    /// A workload with a pod on every node that its scheduling allows.
+    pub fn on_nodes(component: &'static str, pod: Pod) -> Self {
+        Self::part(component, Controller::DaemonSet, 1, pod)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum Controller {
     Deployment,

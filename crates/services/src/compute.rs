@@ -1,15 +1,13 @@
 //! Nova's compute nodes: libvirt and nova-compute on every node of some kind.
 
 use kube::CustomResource;
-use openstack_operator_model::common::{
-    Common, IdentitySettings, NameReference, Origin, Resources, is_default,
-};
+use openstack_operator_model::common::{Common, IdentitySettings, Origin, Resources, is_default};
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{
-    Check, Container, Controller, Host, HostPath, Mount, Plan, Pod, Privilege, Probes, Variable, Workload,
+    Check, Container, Host, HostPath, Mount, Plan, Pod, Privilege, Probes, Variable, Workload,
 };
 use openstack_operator_model::service::{self, Context, Invalid};
 use openstack_operator_model::status::{ComputeServer, Status};
@@ -17,6 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::shared::{self, Account};
+use crate::template::{self, ServiceReference};
 use crate::{nova, placement};
 
 pub const KIND: Kind = Kind::own("NovaCompute", "novacomputes");
@@ -32,7 +31,7 @@ pub const KIND: Kind = Kind::own("NovaCompute", "novacomputes");
     status = "Status",
     shortname = "ncp",
     category = "openstack",
-    validation = crate::template::identity_rule(),
+    validation = template::identity_rule(),
     validation = Rule::new("has(self.spec.nova) && has(self.spec.nova.clusterRef)")
         .message("spec.nova.clusterRef is missing: name a Nova")
 )]
@@ -65,20 +64,6 @@ pub struct NovaComputeTemplate {
     pub libvirt_resources: Resources,
     #[serde(flatten)]
     pub common: Common,
-}
-
-/// Another service of the same cloud.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ServiceReference {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cluster_ref: Option<NameReference>,
-}
-
-impl ServiceReference {
-    fn name(&self) -> Option<&str> {
-        self.cluster_ref.as_ref().map(|reference| reference.name.as_str())
-    }
 }
 
 fn cell() -> String {
@@ -173,10 +158,6 @@ fn configuration(template: &NovaComputeTemplate, account: &Account<'_>, compute:
         .render()
 }
 
-fn device(name: &'static str, path: &'static str, kind: HostPath) -> Mount {
-    Mount::Host { name, path, on_host: path.to_owned(), kind }
-}
-
 fn on_nodes(
     context: &Context<'_, NovaCompute>,
     component: &'static str,
@@ -185,15 +166,8 @@ fn on_nodes(
     container: Container,
 ) -> Workload {
     let scheduling = shared::on_hypervisors(&context.object.spec.template.common.scheduling);
-    Workload {
-        component: component.into(),
-        suffix: Some(component.into()),
-        controller: Controller::DaemonSet,
-        replicas: 1,
-        pod: Pod { setup, host, ..Pod::new(nova::USER, &scheduling, vec![container]) },
-        services: Vec::new(),
-        after: Vec::new(),
-    }
+    let pod = Pod { setup, host, ..Pod::new(nova::USER, &scheduling, vec![container]) };
+    Workload::on_nodes(component, pod)
 }
 
 fn libvirt(context: &Context<'_, NovaCompute>) -> Workload {
@@ -202,7 +176,7 @@ fn libvirt(context: &Context<'_, NovaCompute>) -> Workload {
     let image = shared::image(context, names, &template.common, origin);
     let resources = shared::resources(&template.libvirt_resources, ("20m", "256Mi"), "2Gi");
     let run = || shared::host_directory("run-libvirt", "/run/libvirt");
-    let dev = || device("dev", "/dev", HostPath::Existing);
+    let dev = || shared::host("dev", "/dev", HostPath::Existing);
     let detect = Container {
         name: "detect",
         image: image.clone(),
@@ -241,8 +215,8 @@ fn libvirt(context: &Context<'_, NovaCompute>) -> Workload {
                 on_host: "/var/lib/openstack/libvirt-qemu".to_owned(),
                 kind: HostPath::Directory,
             },
-            device("lib-nova", "/var/lib/nova", HostPath::Seen),
-            device("cgroup", "/sys/fs/cgroup", HostPath::Existing),
+            shared::host("lib-nova", "/var/lib/nova", HostPath::Seen),
+            shared::host("cgroup", "/sys/fs/cgroup", HostPath::Existing),
         ],
         probes: Probes {
             startup: Some(shared::probe(answers(), 3, 10, 200)),
@@ -293,8 +267,8 @@ fn compute_agent(context: &Context<'_, NovaCompute>, secrets: Vec<Variable>) -> 
             shared::file("compute.sh", "/etc/openstack/compute.sh"),
             shared::file(nova::CONFIGURATION, "/etc/nova/nova.conf"),
             run(),
-            device("dev", "/dev", HostPath::Existing),
-            device("lib-nova", "/var/lib/nova", HostPath::Shared),
+            shared::host("dev", "/dev", HostPath::Existing),
+            shared::host("lib-nova", "/var/lib/nova", HostPath::Shared),
             shared::host_directory("run-openvswitch", "/run/openvswitch"),
             shared::scratch("tmp", "/tmp"),
         ],

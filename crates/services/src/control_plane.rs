@@ -213,8 +213,9 @@ impl service::Service for Service {
         part!(memcached, memcached::KIND, Infrastructure, MemcachedSpec, |_: &Cloud<'_>, _: &mut _| Ok(()));
         part!(ovn, ovn::KIND, Infrastructure, OVNNetworkSpec, |_: &Cloud<'_>, _: &mut _| Ok(()));
         part!(keystone, keystone::KIND, Identity, KeystoneSpec, Cloud::keystone);
-        if let Some(child) = cloud.plan.children.last().filter(|child| child.kind == keystone::KIND) {
-            let exposure = serde_json::from_value(child.spec.clone()).unwrap_or_default();
+        if cloud.plan.children.iter().any(|child| child.kind == keystone::KIND) {
+            let mut exposure = spec.keystone.template.exposure.clone();
+            cloud.exposure(&mut exposure, "keystone");
             cloud.plan.endpoint = api::public_url(&exposure);
         }
         part!(glance, glance::KIND, CoreServices, GlanceSpec, Cloud::glance);

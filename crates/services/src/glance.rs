@@ -58,13 +58,7 @@ impl service::Service for Service {
         let GlanceSpec { origin, template } = &context.object.spec;
         let common = &template.api.common;
         shared::check_extra_config(common, &[CONFIGURATION, "uwsgi.ini"])?;
-        let (internal, public) = api::addresses(context, &template.api.exposure, API.number);
-        let mut plan = Plan {
-            endpoint: Some(public.clone()),
-            routes: api::routes(&template.api.exposure, API.number)?,
-            pull_secrets: origin.images.pull_secrets.clone(),
-            ..Plan::default()
-        };
+        let (mut plan, internal, public) = api::plan(context, origin, &template.api.exposure, API.number)?;
         let database = shared::database(context, &mut plan, &template.api.database, "glance", "database")?;
         let registration = Registration {
             service_type: "image",

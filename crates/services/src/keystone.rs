@@ -56,14 +56,8 @@ impl service::Service for Service {
     fn plan(context: &Context<'_, Keystone>) -> Result<Plan, Invalid> {
         let KeystoneSpec { origin, template } = &context.object.spec;
         shared::check_extra_config(&template.common, &[CONFIGURATION, "uwsgi.ini"])?;
-        let (internal, public) = api::addresses(context, &template.exposure, API.number);
+        let (mut plan, internal, public) = api::plan(context, origin, &template.exposure, API.number)?;
         let identity = identity(context, &internal, &public);
-        let mut plan = Plan {
-            endpoint: Some(public.clone()),
-            routes: api::routes(&template.exposure, API.number)?,
-            pull_secrets: origin.images.pull_secrets.clone(),
-            ..Plan::default()
-        };
         if template.bootstrap.admin_password_secret_ref.is_none() {
             let password = BTreeMap::from([(identity.secret_key.clone(), Entry::Password { length: 32 })]);
             let content = SecretContent::Entries(password);

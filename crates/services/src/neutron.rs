@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use openstack_operator_model::common::Scheduling;
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{
-    Check, Container, Controller, Host, HostPath, Mount, Plan, Pod, Port, Privilege, Probes, Task, TaskStage,
+    Check, Container, Controller, Host, HostPath, Plan, Pod, Port, Privilege, Probes, Task, TaskStage,
     Variable, Workload,
 };
 use openstack_operator_model::service::{self, Context, Invalid};
@@ -47,32 +48,23 @@ impl service::Service for Service {
         needs = shared::messaging_needs(needs, &template.messaging);
         needs = shared::cache_needs(needs, &template.cache);
         needs = shared::identity_needs(needs, &template.keystone);
-        let name = |reference: &Option<_>| reference.as_ref().map(shared::reference_name);
-        needs.object("spec.ovn.clusterRef", ovn::KIND, name(&template.ovn.cluster_ref).as_deref()).object(
+        needs.object("spec.ovn.clusterRef", ovn::KIND, template.ovn.name()).object(
             "spec.nova.clusterRef",
             nova::KIND,
-            name(&template.nova.cluster_ref).as_deref(),
+            template.nova.name(),
         )
     }
 
     fn plan(context: &Context<'_, Neutron>) -> Result<Plan, Invalid> {
         let NeutronSpec { origin, template } = &context.object.spec;
         shared::check_extra_config(&template.common, &FILES)?;
-        let Some(cluster) = &template.ovn.cluster_ref else {
+        let Some(cluster) = template.ovn.name() else {
             return Err(Invalid::new("spec.ovn.clusterRef", "is missing: name an OVNNetwork"));
         };
-        let network = context.inputs.network(ovn::KIND, &cluster.name, "spec.ovn.clusterRef.name")?;
-        let compute = template.nova.cluster_ref.as_ref();
-        let compute = compute
-            .map(|nova| context.inputs.compute(nova::KIND, &nova.name, "spec.nova.clusterRef.name"))
-            .transpose()?;
-        let (internal, public) = api::addresses(context, &template.exposure, API.number);
-        let mut plan = Plan {
-            endpoint: Some(public.clone()),
-            routes: api::routes(&template.exposure, API.number)?,
-            pull_secrets: origin.images.pull_secrets.clone(),
-            ..Plan::default()
-        };
+        let network = context.inputs.network(ovn::KIND, cluster, "spec.ovn.clusterRef.name")?;
+        let compute = |nova| context.inputs.compute(nova::KIND, nova, "spec.nova.clusterRef.name");
+        let compute = template.nova.name().map(compute).transpose()?;
+        let (mut plan, internal, public) = api::plan(context, origin, &template.exposure, API.number)?;
         let registration = Registration {
             service_type: "network",
             name: "neutron",
@@ -281,15 +273,8 @@ fn worker(
     let command = program(&format!("neutron-{component}"), &[]);
     let mut worker = container(context, component, command, environment);
     worker.probes = shared::speaking(peer, USER);
-    Workload {
-        component: component.into(),
-        suffix: Some(component.into()),
-        controller: Controller::Deployment,
-        replicas: 1,
-        pod: Pod { grace_seconds: 90, ..Pod::new(USER, &template.common.scheduling, vec![worker]) },
-        services: Vec::new(),
-        after: Vec::new(),
-    }
+    let pod = Pod { grace_seconds: 90, ..Pod::new(USER, &template.common.scheduling, vec![worker]) };
+    Workload::part(component, Controller::Deployment, 1, pod)
 }
 
 /// Answers servers who ask for their metadata, on every node that may have servers.
@@ -340,29 +325,15 @@ fn metadata_agent(
             shared::scratch("work", "/var/lib/neutron"),
             shared::scratch("tmp", "/tmp"),
             shared::host_directory("run-openvswitch", "/run/openvswitch"),
-            Mount::Host {
-                name: "run-netns",
-                path: "/run/netns",
-                on_host: "/run/netns".to_owned(),
-                kind: HostPath::Shared,
-            },
+            shared::host("run-netns", "/run/netns", HostPath::Shared),
         ],
         probes: Probes { readiness: Some(shared::probe(socket, 15, 5, 3)), ..Probes::default() },
         resources,
         privilege: Privilege::Node,
         ..Container::default()
     };
-    let scheduling = openstack_operator_model::common::Scheduling {
-        node_selector: network.node_selector.clone(),
-        ..template.common.scheduling.clone()
-    };
-    Workload {
-        component: "metadata-agent".into(),
-        suffix: Some("metadata-agent".into()),
-        controller: Controller::DaemonSet,
-        replicas: 1,
-        pod: Pod { setup: vec![wait], host: Host::Network, ..Pod::new(USER, &scheduling, vec![agent]) },
-        services: Vec::new(),
-        after: Vec::new(),
-    }
+    let scheduling =
+        Scheduling { node_selector: network.node_selector.clone(), ..template.common.scheduling.clone() };
+    let pod = Pod { setup: vec![wait], host: Host::Network, ..Pod::new(USER, &scheduling, vec![agent]) };
+    Workload::on_nodes("metadata-agent", pod)
 }

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use openstack_operator_model::common::{DatabaseSettings, NameReference};
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{
-    Container, Controller, Entry, NetworkService, Plan, Pod, Port, Route, SecretContent, SecretPlan, Task,
-    TaskStage, Variable, Workload,
+    Container, Controller, Entry, Plan, Pod, Port, Route, SecretContent, SecretPlan, Task, TaskStage,
+    Variable, Workload,
 };
 use openstack_operator_model::service::{self, Context, Invalid};
 use openstack_operator_model::status::{CellServer, ComputeServer, Provides};
@@ -29,6 +30,8 @@ const CONSOLE: Port = Port { name: "console", number: 6080 };
 pub(crate) const USER: i64 = 42436;
 pub(crate) const USERNAME: &str = "nova";
 pub(crate) const CONFIGURATION: &str = "nova.conf";
+/// Program and image that also runs what manages the databases.
+const CONDUCTOR: &str = "nova-conductor";
 /// Key of what those who ask for metadata share.
 pub(crate) const METADATA_KEY: &str = "secret";
 /// Services that are spoken to, each with a section of its own; the first vouches for requests of users.
@@ -63,13 +66,7 @@ impl service::Service for Service {
     fn plan(context: &Context<'_, Nova>) -> Result<Plan, Invalid> {
         let NovaSpec { origin, template } = &context.object.spec;
         shared::check_extra_config(&template.common, &[CONFIGURATION, "uwsgi.ini"])?;
-        let (internal, public) = api::addresses(context, &template.exposure, API.number);
-        let mut plan = Plan {
-            endpoint: Some(public.clone()),
-            routes: api::routes(&template.exposure, API.number)?,
-            pull_secrets: origin.images.pull_secrets.clone(),
-            ..Plan::default()
-        };
+        let (mut plan, internal, public) = api::plan(context, origin, &template.exposure, API.number)?;
         let environment = databases(context, &mut plan)?;
         let registration = Registration {
             service_type: "compute",
@@ -91,8 +88,8 @@ impl service::Service for Service {
         plan.workloads = vec![
             api(context, environment.clone()),
             metadata(context, metadata_environment),
-            worker(context, "scheduler", template.scheduler.replicas, environment.clone()),
-            worker(context, "conductor", template.conductor.replicas, environment.clone()),
+            worker(context, "nova-scheduler", template.scheduler.replicas, environment.clone()),
+            worker(context, CONDUCTOR, template.conductor.replicas, environment.clone()),
             console(context, environment.clone()),
         ];
         let conductors = cells.iter().map(|cell| cell::conductor(context, cell, &environment));
@@ -119,11 +116,17 @@ impl service::Service for Service {
 fn databases(context: &Context<'_, Nova>, plan: &mut Plan) -> Result<Vec<Variable>, Invalid> {
     let NovaTemplate { database, messaging, .. } = &context.object.spec.template;
     let cell = shared::database(context, plan, &database.cell, "nova", "database")?;
-    let settings = cell::same_user(context, &database.cell);
+    // The other two have the same user, since programs reach `cell0` by a pattern, with the login of `cell1`.
+    let credentials = match &database.cell.secret_ref {
+        Some(given) => given.name.clone(),
+        None => shared::database_secret(context.name),
+    };
+    let login = NameReference { name: credentials.clone() };
+    let settings = DatabaseSettings { secret_ref: Some(login), ..database.cell.clone() };
     let api_database = database.api_database.as_deref().unwrap_or("nova_api");
     let place = ("api-database", "api_database");
     let api = shared::one_database(context, plan, &settings, api_database, place)?;
-    cell::further_database(context, plan, &settings, cell0(database))?;
+    shared::claim_database(context, plan, &settings, cell0(database), &credentials)?;
     let bus = shared::messaging(context, plan, messaging, "nova")?;
     Ok(vec![cell, api, bus])
 }
@@ -264,7 +267,7 @@ fn tasks(
         name,
         stage,
         user: USER,
-        container: container(context, "nova-manage", "nova-conductor", command, environment.to_vec()),
+        container: container(context, "nova-manage", CONDUCTOR, command, environment.to_vec()),
         repeat_on: secrets.clone(),
     };
     let install = |name: &'static str, stage: TaskStage| {
@@ -316,26 +319,19 @@ fn named(mut workload: Workload, name: &'static str) -> Workload {
 
 fn worker(
     context: &Context<'_, Nova>,
-    component: &'static str,
+    program: &'static str,
     replicas: i32,
     environment: Vec<Variable>,
 ) -> Workload {
-    let program = format!("nova-{component}");
-    let command = shared::command([&program, "--config-file", "/etc/nova/nova.conf"]);
-    let image = if component == "scheduler" { "nova-scheduler" } else { "nova-conductor" };
-    let mut worker = container(context, component, image, command, environment);
+    let component = program.trim_start_matches("nova-");
+    let command = shared::command([program, "--config-file", "/etc/nova/nova.conf"]);
+    let mut worker = container(context, component, program, command, environment);
     worker.probes = shared::speaking(shared::BUS_PORT, USER);
     let scheduling = &context.object.spec.template.common.scheduling;
-    Workload {
-        component: component.into(),
-        suffix: Some(component.into()),
-        // Each is known by its name for ever: pods with new names would leave old ones behind in the list of services.
-        controller: Controller::StatefulSet { claims: Vec::new(), volumes_deleted: false },
-        replicas,
-        pod: Pod { grace_seconds: 90, ..Pod::new(USER, scheduling, vec![worker]) },
-        services: Vec::new(),
-        after: Vec::new(),
-    }
+    // Each is known by its name for ever: pods with new names would leave old ones behind in the list of services.
+    let set = Controller::StatefulSet { claims: Vec::new(), volumes_deleted: false };
+    let pod = Pod { grace_seconds: 90, ..Pod::new(USER, scheduling, vec![worker]) };
+    Workload::part(component, set, replicas, pod)
 }
 
 fn console(context: &Context<'_, Nova>, environment: Vec<Variable>) -> Workload {
@@ -349,9 +345,5 @@ fn console(context: &Context<'_, Nova>, environment: Vec<Variable>) -> Workload 
     ]);
     let proxy = container(context, "novncproxy", "nova-novncproxy", command, environment);
     let proxy = api::serving(proxy, CONSOLE, "/vnc_lite.html");
-    let ports = vec![CONSOLE];
-    let services =
-        vec![NetworkService { suffix: Some("novncproxy".into()), ports, headless: false, pod: None }];
-    let workload = api::workload(USER, template.console.replicas, &template.common, proxy);
-    Workload { services, ..named(workload, "novncproxy") }
+    named(api::workload(USER, template.console.replicas, &template.common, proxy), "novncproxy")
 }

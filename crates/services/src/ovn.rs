@@ -295,15 +295,8 @@ fn northd(context: &Context<'_, OVNNetwork>) -> Workload {
     let ask = |question: &str| format!("ovn-appctl -t /run/ovn/ovn-northd.ctl {question}-connection-status");
     let connected = format!("[ \"$({})\" = connected ] && [ \"$({})\" = connected ]", ask("nb"), ask("sb"));
     container.probes = connected_probes(&connected);
-    Workload {
-        component: "northd".into(),
-        suffix: Some("northd".into()),
-        controller: Controller::Deployment,
-        replicas: template.northd.replicas,
-        pod: Pod::new(USER, &template.common.scheduling, vec![container]),
-        services: Vec::new(),
-        after: Vec::new(),
-    }
+    let pod = Pod::new(USER, &template.common.scheduling, vec![container]);
+    Workload::part("northd", Controller::Deployment, template.northd.replicas, pod)
 }
 
 /// Ready while connected. One that is not must not be killed for it: it goes on looking.

@@ -60,13 +60,7 @@ impl service::Service for Service {
     fn plan(context: &Context<'_, Placement>) -> Result<Plan, Invalid> {
         let PlacementSpec { origin, template } = &context.object.spec;
         shared::check_extra_config(&template.common, &[CONFIGURATION, "uwsgi.ini"])?;
-        let (internal, public) = api::addresses(context, &template.exposure, API.number);
-        let mut plan = Plan {
-            endpoint: Some(public.clone()),
-            routes: api::routes(&template.exposure, API.number)?,
-            pull_secrets: origin.images.pull_secrets.clone(),
-            ..Plan::default()
-        };
+        let (mut plan, internal, public) = api::plan(context, origin, &template.exposure, API.number)?;
         let database =
             shared::database(context, &mut plan, &template.database, "placement", "placement_database")?;
         let registration = Registration {

@@ -1,8 +1,6 @@
 //! What several services say in the same way.
 
-use openstack_operator_model::common::{
-    Common, NameReference, Origin, Reference, ResourceAmounts, Resources, Scheduling,
-};
+use openstack_operator_model::common::{Common, Origin, Reference, ResourceAmounts, Resources, Scheduling};
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::Needs;
@@ -132,9 +130,14 @@ pub(crate) fn scratch(name: &'static str, path: &str) -> Mount {
     Mount::Scratch { name, path: path.to_owned() }
 }
 
+/// A path of the node that is the same inside.
+pub(crate) fn host(name: &'static str, path: &'static str, kind: HostPath) -> Mount {
+    Mount::Host { name, path, on_host: path.to_owned(), kind }
+}
+
 /// A directory of the node that is the same inside, made where it is missing.
 pub(crate) fn host_directory(name: &'static str, path: &'static str) -> Mount {
-    Mount::Host { name, path, on_host: path.to_owned(), kind: HostPath::Directory }
+    host(name, path, HostPath::Directory)
 }
 
 /// Where pods of nodes run: on nodes that a label calls hypervisors, where a user names no others.
@@ -148,10 +151,6 @@ pub(crate) fn on_hypervisors(given: &Scheduling) -> Scheduling {
 
 pub(crate) fn file(file: &str, path: &str) -> Mount {
     Mount::File { file: file.to_owned(), path: path.to_owned() }
-}
-
-pub(crate) fn reference_name(reference: &NameReference) -> String {
-    reference.name.clone()
 }
 
 pub(crate) fn reference(kind: Kind, name: &str) -> Reference {

@@ -1,7 +1,9 @@
 //! Settings that services with one HTTP API share, and rules that their definitions carry.
 
 use kube::core::Rule;
-use openstack_operator_model::common::{CacheSettings, Common, DatabaseSettings, Exposure, IdentitySettings};
+use openstack_operator_model::common::{
+    CacheSettings, Common, DatabaseSettings, Exposure, IdentitySettings, NameReference,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +50,20 @@ pub struct Replicas {
 impl Default for Replicas {
     fn default() -> Self {
         Self { replicas: 1 }
+    }
+}
+
+/// Another service of the same cloud.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceReference {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_ref: Option<NameReference>,
+}
+
+impl ServiceReference {
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.cluster_ref.as_ref().map(|reference| reference.name.as_str())
     }
 }
 

@@ -2,14 +2,13 @@
 
 use kube::CustomResource;
 use openstack_operator_model::common::{
-    CacheSettings, Common, DatabaseSettings, Exposure, IdentitySettings, MessagingSettings, NameReference,
-    Origin,
+    CacheSettings, Common, DatabaseSettings, Exposure, IdentitySettings, MessagingSettings, Origin,
 };
 use openstack_operator_model::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::template::{self, Replicas};
+use crate::template::{self, Replicas, ServiceReference};
 
 /// Networking service.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -52,10 +51,13 @@ pub struct NeutronTemplate {
     pub cache: CacheSettings,
     #[serde(default)]
     pub keystone: IdentitySettings,
+    /// `OVNNetwork` object that makes the networks.
     #[serde(default)]
-    pub ovn: NetworkSettings,
+    pub ovn: ServiceReference,
+    /// Nova object, who is told of changes, and asked for what servers want to know of themselves. Without one servers get
+    /// no metadata over the network.
     #[serde(default)]
-    pub nova: ComputeSettings,
+    pub nova: ServiceReference,
     #[serde(default)]
     pub ml2: Ml2,
     /// Domain of the names that servers get.
@@ -68,24 +70,6 @@ pub struct NeutronTemplate {
 
 fn domain() -> String {
     "openstack.internal.".to_owned()
-}
-
-/// What networks are made with.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct NetworkSettings {
-    /// `OVNNetwork` object that makes the networks.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cluster_ref: Option<NameReference>,
-}
-
-/// Who is told of changes, and asked for what servers want to know of themselves.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ComputeSettings {
-    /// Nova object. Without one servers get no metadata over the network.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cluster_ref: Option<NameReference>,
 }
 
 /// The plugin that networks are made by.

@@ -1,7 +1,5 @@
 //! Nova's cells: the patterns that lead to the first two, and the databases and buses of others.
 
-use openstack_operator_model::common::{DatabaseSettings, NameReference};
-use openstack_operator_model::name;
 use openstack_operator_model::plan::{Plan, Variable, VariableValue, Workload};
 use openstack_operator_model::service::{Context, Invalid};
 use openstack_operator_model::status::CellServer;
@@ -30,29 +28,6 @@ fn secret(variable: &Variable) -> Option<String> {
     }
 }
 
-/// Settings of another database of the same user.
-pub(super) fn same_user(context: &Context<'_, Nova>, settings: &DatabaseSettings) -> DatabaseSettings {
-    let own = || NameReference { name: name::part(context.name, "database") };
-    DatabaseSettings {
-        secret_ref: Some(settings.secret_ref.clone().unwrap_or_else(own)),
-        database: None,
-        ..settings.clone()
-    }
-}
-
-/// A database to which programs find their way by a pattern, so that no address of it is kept.
-pub(super) fn further_database(
-    context: &Context<'_, Nova>,
-    plan: &mut Plan,
-    settings: &DatabaseSettings,
-    database: &str,
-) -> Result<(), Invalid> {
-    let before = plan.secrets.len();
-    shared::one_database(context, plan, settings, database, ("cell0-database", "database"))?;
-    plan.secrets.truncate(before);
-    Ok(())
-}
-
 /// Adds the databases and buses of further cells to the plan.
 pub(super) fn cells(context: &Context<'_, Nova>, plan: &mut Plan) -> Result<Vec<Extra>, Invalid> {
     let cells = context.object.spec.template.cells.iter();
@@ -60,8 +35,8 @@ pub(super) fn cells(context: &Context<'_, Nova>, plan: &mut Plan) -> Result<Vec<
         .map(|cell| {
             let word = cell.name.replace('-', "_");
             let database = cell.database.database.clone().unwrap_or_else(|| format!("nova_{word}"));
-            let place = (format!("database-{}", cell.name), "database");
-            let place = (place.0.as_str(), place.1);
+            let part = format!("database-{}", cell.name);
+            let place = (part.as_str(), "database");
             let database = shared::one_database(context, plan, &cell.database, &database, place)?;
             let part = format!("messaging-{}", cell.name);
             let bus = shared::one_bus(context, plan, &cell.messaging, &format!("nova_{word}"), &part)?;
@@ -109,7 +84,7 @@ pub(super) fn conductor(context: &Context<'_, Nova>, extra: &Extra, environment:
         .iter()
         .map(|variable| own.into_iter().find(|own| own.name == variable.name).unwrap_or(variable).clone())
         .collect();
-    let mut workload = super::worker(context, "conductor", extra.cell.conductor.replicas, environment);
+    let mut workload = super::worker(context, super::CONDUCTOR, extra.cell.conductor.replicas, environment);
     workload.component = format!("conductor-{}", extra.cell.name).into();
     // A set's name must leave room for what its controller adds to it.
     workload.suffix = Some(extra.cell.name.clone().into());

@@ -3,7 +3,7 @@
 use openstack_operator_model::common::{Resources, Scheduling};
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::plan::{
-    Check, Container, Controller, Host, HostPath, Mount, Pod, Privilege, Probes, Variable, Workload,
+    Check, Container, Host, HostPath, Mount, Pod, Privilege, Probes, Variable, Workload,
 };
 use openstack_operator_model::service::Context;
 
@@ -25,15 +25,8 @@ fn run_directory() -> Mount {
 
 fn node_workload(context: &Context<'_, OVNNetwork>, name: &'static str, container: Container) -> Workload {
     let scheduling = scheduling(&context.object.spec.template);
-    Workload {
-        component: name.into(),
-        suffix: Some(name.into()),
-        controller: Controller::DaemonSet,
-        replicas: 1,
-        pod: Pod { host: Host::Network, grace_seconds: 10, ..Pod::new(USER, &scheduling, vec![container]) },
-        services: Vec::new(),
-        after: Vec::new(),
-    }
+    let pod = Pod::new(USER, &scheduling, vec![container]);
+    Workload::on_nodes(name, Pod { host: Host::Network, grace_seconds: 10, ..pod })
 }
 
 fn switch_resources(context: &Context<'_, OVNNetwork>) -> Resources {
@@ -67,12 +60,7 @@ fn switch(context: &Context<'_, OVNNetwork>) -> Workload {
     switch.mounts.extend([
         Mount::LiveFiles { path: "/etc/openstack/live".to_owned() },
         run_directory(),
-        Mount::Host {
-            name: "tun",
-            path: "/dev/net/tun",
-            on_host: "/dev/net/tun".to_owned(),
-            kind: HostPath::Device,
-        },
+        shared::host("tun", "/dev/net/tun", HostPath::Device),
         shared::scratch("tmp", "/tmp"),
     ]);
     switch.privilege = Privilege::Root(&["NET_ADMIN", "NET_RAW"]);

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use openstack_operator_model::common::{Common, Exposure};
+use openstack_operator_model::common::{Common, Exposure, Origin};
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{
-    Check, Container, Controller, Mount, NetworkService, Pod, Port, Probes, Route, Workload,
+    Check, Container, Controller, Mount, NetworkService, Plan, Pod, Port, Probes, Route, Workload,
 };
 use openstack_operator_model::service::{Context, Invalid};
 
@@ -87,15 +87,26 @@ pub(crate) fn workload(user: i64, replicas: i32, common: &Common, api: Container
     }
 }
 
-/// Address of an instance's API inside the cluster, and for clients outside.
-pub(crate) fn addresses<K>(context: &Context<'_, K>, exposure: &Exposure, port: u16) -> (String, String) {
+/// What the plan of an instance with an API begins with, and the API's address inside the cluster and for clients outside.
+pub(crate) fn plan<K>(
+    context: &Context<'_, K>,
+    origin: &Origin,
+    exposure: &Exposure,
+    port: u16,
+) -> Result<(Plan, String, String), Invalid> {
     let internal = format!("http://{}:{port}", service_host(context, context.name));
     let public = public_url(exposure).unwrap_or_else(|| internal.clone());
-    (internal, public)
+    let plan = Plan {
+        endpoint: Some(public.clone()),
+        routes: routes(exposure, port)?,
+        pull_secrets: origin.images.pull_secrets.clone(),
+        ..Plan::default()
+    };
+    Ok((plan, internal, public))
 }
 
 /// Routes for an API that is exposed.
-pub(crate) fn routes(exposure: &Exposure, port: u16) -> Result<Vec<Route>, Invalid> {
+fn routes(exposure: &Exposure, port: u16) -> Result<Vec<Route>, Invalid> {
     match (&exposure.gateway_ref, &exposure.public_hostname) {
         (None, _) => Ok(Vec::new()),
         (Some(gateway), Some(hostname)) => {

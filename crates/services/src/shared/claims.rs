@@ -24,6 +24,15 @@ pub(crate) fn database_needs(needs: Needs, settings: &DatabaseSettings) -> Needs
     )
 }
 
+/// Ends of the names of Secrets.
+const DATABASE: &str = "database";
+const MESSAGING: &str = "messaging";
+
+/// Secret with the login of a service's own database user.
+pub(crate) fn database_secret(name: &str) -> String {
+    name::part(name, DATABASE)
+}
+
 /// Adds a service's database to its plan and returns the variable with its connection.
 pub(crate) fn database<K>(
     context: &Context<'_, K>,
@@ -33,7 +42,7 @@ pub(crate) fn database<K>(
     section: &str,
 ) -> Result<Variable, Invalid> {
     let database = settings.database.clone().unwrap_or_else(|| default_name.to_owned());
-    one_database(context, plan, settings, &database, ("database", section))
+    one_database(context, plan, settings, &database, (DATABASE, section))
 }
 
 /// Adds one of several databases: its Secret's name ends in the first of `place`, and the second is the section of the
@@ -46,42 +55,13 @@ pub(crate) fn one_database<K>(
     (part, section): (&str, &str),
 ) -> Result<Variable, Invalid> {
     let secret = name::part(context.name, part);
-    let database = database.to_owned();
     let mut entries = BTreeMap::new();
     let credentials = settings.secret_ref.as_ref().map_or(&secret, |given| &given.name).clone();
     if settings.secret_ref.is_none() {
-        entries.insert("username".to_owned(), Entry::Text(database.clone()));
+        entries.insert("username".to_owned(), Entry::Text(database.to_owned()));
         entries.insert("password".to_owned(), Entry::Password { length: 32 });
     }
-    let (host, port) = match (&settings.cluster_ref, &settings.host) {
-        (Some(cluster), None) => {
-            let server =
-                context.inputs.database(mariadb::KIND, &cluster.name, "spec.database.clusterRef.name")?;
-            plan.databases.push(Database {
-                provider: reference(mariadb::KIND, &cluster.name),
-                server: server.clone(),
-                database: database.clone(),
-                secret: credentials.clone(),
-                retained: settings.deletion_policy == DeletionPolicy::Retain,
-            });
-            (server.host.clone(), server.port)
-        }
-        (None, Some(host)) if settings.secret_ref.is_some() => {
-            (host.clone(), settings.port.unwrap_or(DATABASE_PORT))
-        }
-        (None, Some(_)) => {
-            return Err(Invalid::new(
-                "spec.database.secretRef",
-                "is missing: a host needs a Secret with its user",
-            ));
-        }
-        (Some(_), Some(_)) | (None, None) => {
-            return Err(Invalid::new(
-                "spec.database",
-                "needs either a clusterRef or a host with a secretRef",
-            ));
-        }
-    };
+    let (host, port) = claim_database(context, plan, settings, database, &credentials)?;
     // Without time limits a connection to a host that lost its power hangs for a quarter of an hour.
     let options = "charset=utf8&connect_timeout=5&read_timeout=120&write_timeout=120";
     let connection = vec![
@@ -100,6 +80,39 @@ pub(crate) fn one_database<K>(
     Ok(Variable::secret(format!("OS_{}__CONNECTION", section.to_uppercase()), secret, "connection"))
 }
 
+/// Adds a database of the user whose login a Secret holds, and returns the server's host and port.
+pub(crate) fn claim_database<K>(
+    context: &Context<'_, K>,
+    plan: &mut Plan,
+    settings: &DatabaseSettings,
+    database: &str,
+    credentials: &str,
+) -> Result<(String, u16), Invalid> {
+    match (&settings.cluster_ref, &settings.host) {
+        (Some(cluster), None) => {
+            let server =
+                context.inputs.database(mariadb::KIND, &cluster.name, "spec.database.clusterRef.name")?;
+            plan.databases.push(Database {
+                provider: reference(mariadb::KIND, &cluster.name),
+                server: server.clone(),
+                database: database.to_owned(),
+                secret: credentials.to_owned(),
+                retained: settings.deletion_policy == DeletionPolicy::Retain,
+            });
+            Ok((server.host.clone(), server.port))
+        }
+        (None, Some(host)) if settings.secret_ref.is_some() => {
+            Ok((host.clone(), settings.port.unwrap_or(DATABASE_PORT)))
+        }
+        (None, Some(_)) => {
+            Err(Invalid::new("spec.database.secretRef", "is missing: a host needs a Secret with its user"))
+        }
+        (Some(_), Some(_)) | (None, None) => {
+            Err(Invalid::new("spec.database", "needs either a clusterRef or a host with a secretRef"))
+        }
+    }
+}
+
 pub(crate) fn messaging_needs(needs: Needs, settings: &MessagingSettings) -> Needs {
     let cluster = settings.cluster_ref.as_ref().map(|reference| reference.name.as_str());
     needs.object("spec.messaging.clusterRef", rabbitmq::KIND, cluster)
@@ -112,7 +125,7 @@ pub(crate) const BUS_PORT: u16 = 5672;
 
 /// Secret whose `transport_url` leads to a service's virtual host.
 pub(crate) fn messaging_secret(name: &str) -> String {
-    name::part(name, "messaging")
+    name::part(name, MESSAGING)
 }
 
 /// Adds a service's virtual host to its plan and returns the variable with its address.
@@ -122,7 +135,7 @@ pub(crate) fn messaging<K>(
     settings: &MessagingSettings,
     virtual_host: &str,
 ) -> Result<Variable, Invalid> {
-    one_bus(context, plan, settings, virtual_host, "messaging")
+    one_bus(context, plan, settings, virtual_host, MESSAGING)
 }
 
 /// Adds one of several virtual hosts, whose Secret's name ends in `part`.
