@@ -175,12 +175,19 @@ impl Fleet<'_> {
 
     /// The first reason why not everything has been looked at.
     async fn unseen(&self) -> Result<Option<String>> {
-        for kind in kinds() {
-            let objects = list(self.client, kind).await?;
-            let seen = objects.iter().filter(|object| is_seen(object)).count();
-            if seen != usize::try_from(self.clouds)? {
-                return Ok(Some(format!("{seen} of {} {} are up to date", self.clouds, kind.plural)));
-            }
+        let clouds = list(self.client, control_plane::KIND).await?;
+        let seen = clouds.iter().filter(|cloud| is_seen(cloud)).count();
+        if seen != usize::try_from(self.clouds)? {
+            return Ok(Some(format!("{seen} of {} control planes are up to date", self.clouds)));
+        }
+        let parts = |cloud: &DynamicObject| cloud.data["status"]["services"].as_array().map_or(0, Vec::len);
+        let expected: usize = clouds.iter().map(parts).sum();
+        let mut seen = 0;
+        for kind in kinds().into_iter().filter(|kind| *kind != control_plane::KIND) {
+            seen += list(self.client, kind).await?.iter().filter(|object| is_seen(object)).count();
+        }
+        if seen != expected || expected == 0 {
+            return Ok(Some(format!("{seen} of {expected} parts of control planes are up to date")));
         }
         // A pod that comes later is news for the operator, and would be taken for unrest.
         let sets = list(self.client, STATEFUL_SET).await?;
