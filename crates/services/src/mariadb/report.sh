@@ -10,7 +10,13 @@ position() {
     if [ -z "$sequence" ] || [ "$sequence" = -1 ]; then
         safe=0
         log=$(mktemp)
-        mariadbd --defaults-file="$settings" --wsrep-recover --skip-networking --log-error="$log"
+        # It joins nobody, but does not start without an address to join.
+        if ! mariadbd --defaults-file="$settings" --wsrep-recover --wsrep-cluster-address=gcomm:// --skip-networking \
+            --log-error="$log" >&2; then
+            printf 'The database cannot tell its position:\n'
+            tail -n 3 "$log"
+            exit 1
+        fi
         recovered=$(sed -n 's/.*WSREP: Recovered position: *\([^ ,]*\).*/\1/p' "$log" | tail -n 1)
         rm -f "$log"
         uuid=${recovered%%:*}

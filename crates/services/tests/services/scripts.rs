@@ -157,6 +157,30 @@ fn a_database_stays_and_is_reported() {
     assert!(!place.has("installed"));
 }
 
+/// A server that tells its position as the real one does: only with an address of a group.
+const RECOVERY: &str = r#"
+log= address=
+for word; do case $word in --log-error=*) log=${word#*=} ;; --wsrep-cluster-address=*) address=yes ;; esac; done
+if [ -z "$address" ]; then echo 'requires wsrep_cluster_address' >>"$log"; exit 1; fi
+if [ -e "$root/broken" ]; then echo 'InnoDB: the log is corrupt' >>"$log"; exit 1; fi
+echo 'WSREP: Recovered position: 12-34:57,0-1-2' >>"$log"
+"#;
+
+#[test]
+fn a_database_that_was_cut_off_tells_its_position_or_why_it_cannot() {
+    let place = volume("cut-off", &["mysql/user.frm"]);
+    place.write("var/lib/mysql/grastate.dat", "uuid: 12-34\nseqno: -1\nsafe_to_bootstrap: 1\n");
+    place.program("mariadbd", RECOVERY);
+    let output = place.run("prepare.sh", &[], &[]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let report = "{\"state\":\"data\",\"uuid\":\"12-34\",\"sequence\":57,\"safe\":0}\n";
+    assert_eq!(place.read("dev/termination-log"), report);
+    place.write("broken", "");
+    assert!(!place.run("prepare.sh", &[], &[]).status.success());
+    assert!(place.read("dev/termination-log").contains("the log is corrupt"));
+    assert_eq!(place.read("var/lib/mysql/mysql/user.frm"), "precious");
+}
+
 const ADMINISTRATOR: [(&str, &str); 3] =
     [("ADMINISTRATOR_NAME", "admin"), ("ADMINISTRATOR_PASSWORD", "n3w-s3cret"), ("CLUSTER_COOKIE", "cookie")];
 
