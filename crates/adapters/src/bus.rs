@@ -40,7 +40,15 @@ impl ManagementBus {
         body: Body,
     ) -> Result<Answer, Failure> {
         let credentials = Credentials::Basic(&server.administrator);
-        let request = Request { method, base: &server.management_url, path, query: &[], credentials, body };
+        let request = Request {
+            method,
+            base: &server.management_url,
+            path,
+            query: &[],
+            credentials,
+            version: None,
+            body,
+        };
         http::send(&self.client, request).await
     }
 

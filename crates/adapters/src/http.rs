@@ -1,4 +1,4 @@
-//! HTTP with JSON bodies, as the message bus and the identity service are spoken to.
+//! HTTP with JSON bodies, as the message bus, the identity service and the compute service are spoken to.
 
 use std::time::Duration;
 
@@ -83,6 +83,8 @@ pub(crate) struct Request<'a> {
     pub(crate) path: &'a [&'a str],
     pub(crate) query: &'a [(&'a str, &'a str)],
     pub(crate) credentials: Credentials<'a>,
+    /// Service and version of its API that the request is written in, where it has more than one.
+    pub(crate) version: Option<&'a str>,
     pub(crate) body: Body,
 }
 
@@ -106,6 +108,8 @@ pub(crate) enum Body {
 const TOKEN_HEADER: &str = "X-Auth-Token";
 /// Header in which it gives one.
 const NEW_TOKEN_HEADER: &str = "X-Subject-Token";
+/// Header in which a service is told the version of its API.
+const VERSION_HEADER: &str = "OpenStack-API-Version";
 
 /// What was answered, whatever the status is.
 pub(crate) struct Answer {
@@ -129,6 +133,9 @@ pub(crate) async fn send(client: &Client, request: Request<'_>) -> Result<Answer
         Credentials::Basic(login) => call.basic_auth(&login.username, Some(&login.password)),
         Credentials::Token(token) => call.header(TOKEN_HEADER, token),
     };
+    if let Some(version) = request.version {
+        call = call.header(VERSION_HEADER, version);
+    }
     call = match &request.body {
         Body::Empty => call,
         Body::Plain(body) | Body::Secret(body) => call.json(body),
@@ -186,9 +193,11 @@ impl Answer {
     }
 }
 
-/// What the server says of its refusal: the identity service in `error.message`, the message bus in `reason`.
+/// What the server says of its refusal: the identity service in `error.message`, the message bus in `reason`, others in
+/// a field that is named like the reason.
 fn detail(body: &Value) -> Option<&str> {
-    body.pointer("/error/message").or_else(|| body.get("reason")).and_then(Value::as_str)
+    let named = || body.as_object()?.values().find_map(|value| value.get("message"));
+    body.pointer("/error/message").or_else(|| body.get("reason")).or_else(named).and_then(Value::as_str)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::identity::session::{Session, Tokens};
 
 mod account;
 mod catalog;
-mod session;
+pub(crate) mod session;
 
 /// The domain that everything the operator makes is in, by its id.
 const DOMAIN: &str = "default";

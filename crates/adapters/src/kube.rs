@@ -69,6 +69,9 @@ impl KubeCluster {
     }
 
     fn api(&self, kind: Kind, namespace: &str) -> Api<DynamicObject> {
+        if namespace.is_empty() {
+            return Api::all_with(self.client.clone(), &kind.resource());
+        }
         Api::namespaced_with(self.client.clone(), namespace, &kind.resource())
     }
 

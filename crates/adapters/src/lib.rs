@@ -1,5 +1,7 @@
-//! The outside as the engine's ports see it: the cluster, a database server, a message bus, the identity service.
+//! The outside as the engine's ports see it: the cluster, a database server, a message bus, the identity service, and
+//! where agents of nodes register.
 
+pub mod agents;
 pub mod bus;
 pub mod environment;
 pub mod identity;

@@ -180,6 +180,8 @@ impl Engine {
         };
         let status = match gather::status(&provider.data) {
             Ok(status) if is_true(&status, "Available") => status,
+            // Whatever is to be made on it waits until it is available.
+            Ok(status) if !status.served => return Ok(Undone::Yes),
             Ok(_) => return Ok(Undone::Unreachable),
             Err(error) => {
                 let Reference { kind, name } = &effect.provider;
@@ -258,7 +260,7 @@ impl Engine {
         Ok(login.map(|administrator| BusServer { management_url, administrator }))
     }
 
-    async fn identity_login(
+    pub(crate) async fn identity_login(
         &self,
         namespace: &str,
         server: &IdentityServer,
@@ -288,6 +290,6 @@ fn reached(result: PortResult<()>) -> Option<()> {
         .ok()
 }
 
-fn not_available(provider: &Reference) -> Progress {
+pub(crate) fn not_available(provider: &Reference) -> Progress {
     Progress::waiting(format!("{} {} is not available", provider.kind, provider.name))
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use openstack_operator_model::assess;
 use openstack_operator_model::common::Reference;
 use openstack_operator_model::condition::Progress;
-use openstack_operator_model::kind::{SECRET, SERVICE};
-use openstack_operator_model::need::{Needs, Resolved};
-use openstack_operator_model::status::Status;
+use openstack_operator_model::kind::{NODE, SECRET, SERVICE};
+use openstack_operator_model::need::{Labels, Needs, Resolved};
+use openstack_operator_model::status::{NodeRow, Status};
 use serde_json::Value;
 
 use crate::engine::{Engine, Key};
@@ -33,7 +33,8 @@ impl Gathered {
 }
 
 impl Engine {
-    pub(crate) async fn gather(&self, key: &Key, needs: &Needs) -> PortResult<Gathered> {
+    /// Reads what is needed, given the nodes that were known before.
+    pub(crate) async fn gather(&self, key: &Key, needs: &Needs, before: &[NodeRow]) -> PortResult<Gathered> {
         self.needs.set(key, needs, &self.kinds());
         let mut gathered = Gathered::default();
         for need in &needs.objects {
@@ -104,9 +105,31 @@ impl Engine {
                 gathered.resolved.addresses.insert(name.clone(), address.to_owned());
             }
         }
+        if let Some(labels) = &needs.nodes {
+            self.gather_nodes(labels, before, &mut gathered.resolved).await?;
+        }
         gathered.uses.sort();
         gathered.uses.dedup();
         Ok(gathered)
+    }
+
+    async fn gather_nodes(
+        &self,
+        labels: &Labels,
+        before: &[NodeRow],
+        resolved: &mut Resolved,
+    ) -> PortResult<()> {
+        for node in self.ports.cluster.list(NODE, "", labels).await? {
+            let labels = node.metadata.labels.unwrap_or_default();
+            resolved.nodes.insert(node.metadata.name.unwrap_or_default(), labels);
+        }
+        let leaving: Vec<String> = resolved.still_leaving(before).cloned().collect();
+        for name in leaving {
+            let node = self.ports.cluster.get(NODE, "", &name).await?;
+            let labels = node.and_then(|node| node.metadata.labels).unwrap_or_default();
+            resolved.leaving.insert(name, labels);
+        }
+        Ok(())
     }
 
     async fn is_ready(&self, key: &Key, reference: &Reference) -> PortResult<bool> {

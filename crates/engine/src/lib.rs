@@ -13,6 +13,7 @@ mod prune;
 pub mod queue;
 mod reconcile;
 mod report;
+mod roster;
 pub mod route;
 pub mod run;
 mod secret;

@@ -13,6 +13,9 @@ use serde_json::json;
 use crate::engine::{Engine, Key, Stop, guarded};
 use crate::ports::PortResult;
 
+/// How much of a container's last words is told.
+const LONGEST_WORDS: usize = 300;
+
 /// What was decided, and how far the members are.
 pub(crate) struct Directed {
     pub(crate) memory: BTreeMap<String, String>,
@@ -26,7 +29,7 @@ impl Engine {
         Ok(self.pods(key).await?.iter().find_map(trouble))
     }
 
-    async fn pods(&self, key: &Key) -> PortResult<Vec<DynamicObject>> {
+    pub(crate) async fn pods(&self, key: &Key) -> PortResult<Vec<DynamicObject>> {
         let labels = BTreeMap::from([
             (INSTANCE_LABEL.to_owned(), key.name.clone()),
             (KIND_LABEL.to_owned(), key.kind.kind.to_owned()),
@@ -85,7 +88,10 @@ fn trouble(pod: &DynamicObject) -> Option<String> {
                 (Some(reason), _) => reason,
                 (None, Some(ended)) => ended.reason.as_deref().unwrap_or("Error"),
             };
-            Some(format!("container {}: {reason}", container.name))
+            let said = words(container).or_else(|| last_words(container)).unwrap_or_default();
+            let said: String = said.trim().chars().take(LONGEST_WORDS).collect();
+            let said = if said.is_empty() { said } else { format!(", it says: {said}") };
+            Some(format!("container {}: {reason}{said}", container.name))
         })
     })
 }
@@ -119,4 +125,34 @@ fn words(container: &ContainerStatus) -> Option<String> {
 
 fn last_words(container: &ContainerStatus) -> Option<String> {
     container.last_state.as_ref()?.terminated.as_ref()?.message.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(status: &serde_json::Value) -> DynamicObject {
+        let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p" }, "status": status });
+        serde_json::from_value(pod).unwrap()
+    }
+
+    #[test]
+    fn what_a_container_said_before_it_ended_is_told() {
+        let ended = json!({ "terminated": { "exitCode": 1, "reason": "Error", "message": "  no disk\n" } });
+        let container = |state: &serde_json::Value, last: &serde_json::Value| {
+            json!({ "containerStatuses": [{
+                "name": "server", "ready": false, "restartCount": 3, "image": "i", "imageID": "i",
+                "state": state, "lastState": last,
+            }] })
+        };
+        let backing_off = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
+        let found = trouble(&pod(&container(&backing_off, &ended)));
+        assert_eq!(found.as_deref(), Some("container server: CrashLoopBackOff, it says: no disk"));
+        let found = trouble(&pod(&container(&ended, &json!({}))));
+        assert_eq!(found.as_deref(), Some("container server: Error, it says: no disk"));
+        let found = trouble(&pod(&container(&backing_off, &json!({}))));
+        assert_eq!(found.as_deref(), Some("container server: CrashLoopBackOff"));
+        let starting = json!({ "waiting": { "reason": "ContainerCreating" } });
+        assert_eq!(trouble(&pod(&container(&starting, &ended))), None);
+    }
 }

@@ -163,6 +163,42 @@ pub struct IdentityAccount {
     pub roles: Vec<String>,
 }
 
+/// Agents on nodes, by where they register.
+#[async_trait]
+pub trait Agents: Send + Sync {
+    async fn list(&self, registry: &RegistryLogin) -> PortResult<Vec<Agent>>;
+    /// What the agent of a node still has work with.
+    async fn holdings(&self, registry: &RegistryLogin, node: &str) -> PortResult<Vec<String>>;
+    /// Whether the agent of a node is given work from now on.
+    async fn admit(&self, registry: &RegistryLogin, node: &str, admitted: bool) -> PortResult<()>;
+    /// Removes the record of an agent that does not run any more; one that is gone is success.
+    async fn remove(&self, registry: &RegistryLogin, node: &str) -> PortResult<()>;
+}
+
+/// Where agents register, and who asks there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RegistryLogin {
+    Hypervisors { url: String, identity: IdentityLogin },
+    Chassis { southbound: Vec<String>, database: &'static str },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agent {
+    pub node: String,
+    pub up: bool,
+    pub admission: Admission,
+}
+
+/// Whether an agent is given work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    Open,
+    /// The operator has closed it.
+    Closed,
+    /// Not for the operator to say: somebody else has closed it, or nobody can.
+    Fixed,
+}
+
 /// Time and chance.
 pub trait Environment: Send + Sync {
     fn now(&self) -> Timestamp;
@@ -181,5 +217,6 @@ pub struct Ports {
     pub sql: std::sync::Arc<dyn Sql>,
     pub bus: std::sync::Arc<dyn Bus>,
     pub identity: std::sync::Arc<dyn Identity>,
+    pub agents: std::sync::Arc<dyn Agents>,
     pub environment: std::sync::Arc<dyn Environment>,
 }

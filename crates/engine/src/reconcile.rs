@@ -76,6 +76,7 @@ impl Engine {
                 Some(message)
             }
         };
+        work.status.served |= work.findings.available == Some(true);
         let outcome = work.outcome(failure);
         self.report(key, &object, &before, &work.findings, work.status).await?;
         Ok(outcome)
@@ -101,7 +102,7 @@ impl Engine {
     ) -> Result<(), Stop> {
         let instance = instance(service, object);
         let needs = guarded("reading needs", || service.needs(object))?;
-        let gathered = self.gather(key, &needs).await?;
+        let gathered = self.gather(key, &needs, &work.status.nodes).await?;
         work.status.uses.clone_from(&gathered.uses);
         if !(needs.objects.is_empty() && needs.secrets.is_empty() && needs.after.is_empty()) {
             work.found(ConditionType::InputsReady, gathered.progress.clone().unwrap_or(Progress::Done));
@@ -123,6 +124,11 @@ impl Engine {
         let observed = self.claims(&instance, &plan, &gathered, work).await?;
         let manifests = guarded("lowering", || Ok(lower::lower(&instance, &plan, &observed)))?;
         self.phases(key, service, object, &plan, &gathered, &manifests, work).await?;
+        if let Some(roster) = &plan.roster {
+            work.at = ConditionType::NodesReady;
+            let progress = attempted(self.muster(key, roster, &gathered, work).await);
+            work.found(ConditionType::NodesReady, progress);
+        }
         if work.is_stopped() {
             return Ok(());
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use kube::core::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::watcher::Event;
-use openstack_operator_model::kind::{Kind, SECRET};
+use openstack_operator_model::kind::{Kind, NODE, SECRET};
 use openstack_operator_model::lower::{INSTANCE_LABEL, KIND_LABEL, MANAGED_BY_LABEL, MANAGER};
 use openstack_operator_model::need::Needs;
 
@@ -14,6 +14,11 @@ use crate::index::ChildIndex;
 use crate::ports::ChildReference;
 
 type Place = (Kind, String, String);
+
+/// Stands for all nodes, since whoever needs some must know of others that become one of them.
+fn any_node() -> Place {
+    (NODE, String::new(), String::new())
+}
 
 /// Who needs what, so that a change of something wakes those who need it.
 #[derive(Debug, Default)]
@@ -37,6 +42,7 @@ impl NeedIndex {
             let kind = kinds.iter().find(|kind| kind.kind == reference.kind)?;
             Some(place(*kind, &reference.name))
         }));
+        places.extend(needs.nodes.is_some().then(any_node));
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         if state.needs_of.get(key) == Some(&places) {
             return;
@@ -120,6 +126,9 @@ impl Router {
 
     fn changed(&mut self, metadata: &ObjectMeta, needs: &NeedIndex) -> Vec<Key> {
         let place = place_of(metadata);
+        if self.kind == NODE {
+            return self.node_changed(place, metadata, needs);
+        }
         let mut keys = needs.needed_by(&(self.kind, place.0.clone(), place.1.clone()));
         let ours = self.kinds.contains(&self.kind);
         let managed = metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY_LABEL));
@@ -140,6 +149,21 @@ impl Router {
         keys
     }
 
+    /// Nodes tell of themselves all the time; only their labels decide anything.
+    fn node_changed(
+        &mut self,
+        place: (String, String),
+        metadata: &ObjectMeta,
+        needs: &NeedIndex,
+    ) -> Vec<Key> {
+        let face = format!("{:?}", metadata.labels);
+        let known = Known { owner_uid: None, owner: None, uid: String::new(), face: face.clone() };
+        match self.known.insert(place, known) {
+            Some(before) if before.face == face => Vec::new(),
+            _ => needs.needed_by(&any_node()),
+        }
+    }
+
     /// An object that was deleted and made anew between two events has another uid.
     fn forget_former_owner(&self, place: &(String, String), before: &Known) {
         let now = self.known.get(place);
@@ -151,6 +175,10 @@ impl Router {
     }
 
     fn deleted(&mut self, place: &(String, String), needs: &NeedIndex) -> Vec<Key> {
+        if self.kind == NODE {
+            self.known.remove(place);
+            return needs.needed_by(&any_node());
+        }
         let mut keys = needs.needed_by(&(self.kind, place.0.clone(), place.1.clone()));
         if let Some(known) = self.known.remove(place) {
             self.forget_former_owner(place, &known);
@@ -295,5 +323,19 @@ mod tests {
         assert!(router.route(Event::Apply(secret()), &needs).is_empty());
         needs.set(&key(), &Needs::default().secret("spec.x", Some("s"), &[]), &[]);
         assert_eq!(router.route(Event::Apply(secret()), &needs), vec![key()]);
+    }
+
+    #[test]
+    fn a_node_wakes_those_who_choose_nodes_when_its_labels_change_and_when_it_goes() {
+        let (mut router, _) = router(NODE);
+        let needs = NeedIndex::default();
+        let node = |labels: &serde_json::Value| {
+            Event::Apply(meta(&json!({ "name": "a", "uid": "x", "labels": labels })))
+        };
+        assert!(router.route(node(&json!({})), &needs).is_empty());
+        needs.set(&key(), &Needs::default().nodes([("l".to_owned(), String::new())].into()), &[]);
+        assert!(router.route(node(&json!({})), &needs).is_empty(), "nodes tell of themselves all the time");
+        assert_eq!(router.route(node(&json!({ "l": "" })), &needs), vec![key()]);
+        assert_eq!(router.route(Event::Delete(meta(&json!({ "name": "a" }))), &needs), vec![key()]);
     }
 }

@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt};
 use kube::core::{DynamicObject, PartialObjectMeta};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
-use openstack_operator_model::kind::{CHILD_KINDS, Kind, POD, SECRET};
+use openstack_operator_model::kind::{CHILD_KINDS, Kind, NODE, POD, SECRET};
 use openstack_operator_model::lower::{MANAGED_BY_LABEL, MANAGER};
 use tokio::task::JoinSet;
 use tracing::Instrument;
@@ -37,7 +37,7 @@ impl Runner {
         let queue = Arc::new(Queue::<Key>::default());
         let kinds: Arc<[Kind]> = self.engine.kinds().into();
         let mut tasks = JoinSet::new();
-        for kind in kinds.iter().chain(CHILD_KINDS).chain(&[POD]).copied() {
+        for kind in kinds.iter().chain(CHILD_KINDS).chain(&[POD, NODE]).copied() {
             let router = Router::new(kind, kinds.clone(), self.children.clone());
             tasks.spawn(watch(
                 client.clone(),
@@ -110,8 +110,8 @@ async fn watch(
     queue: Arc<Queue<Key>>,
 ) {
     let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &kind.resource());
-    // Secrets of others are needed too; everything else that matters carries our label.
-    let all = kind == SECRET || kinds.contains(&kind);
+    // Secrets of others are needed too, and nodes are nobody's; everything else that matters carries our label.
+    let all = kind == SECRET || kind == NODE || kinds.contains(&kind);
     let labels = format!("{MANAGED_BY_LABEL}={MANAGER}");
     let config = if all { watcher::Config::default() } else { watcher::Config::default().labels(&labels) };
     let mut events = watcher(api, config).default_backoff().boxed();

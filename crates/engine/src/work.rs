@@ -8,6 +8,7 @@ use openstack_operator_model::status::{Effect, ServiceRow, Stage, Status};
 use serde_json::Value;
 
 use crate::engine::Outcome;
+use crate::gather;
 
 /// What one reconcile has found and will say.
 pub(crate) struct Work {
@@ -55,6 +56,9 @@ impl Work {
     /// Says how each part of a cloud is, and how far the whole has come.
     pub(crate) fn tell_services(&mut self, plan: &Plan, rows: Vec<Option<(Stage, ServiceRow)>>) {
         let rows: Vec<(Stage, ServiceRow)> = rows.into_iter().flatten().collect();
+        if rows.is_empty() && plan.skipped.is_empty() {
+            return;
+        }
         let unready = rows.iter().filter(|(_, row)| !row.ready).map(|(stage, _)| *stage).min();
         self.status.phase = Some(unready.unwrap_or(Stage::Ready));
         self.findings.available = Some(unready.is_none());
@@ -64,6 +68,7 @@ impl Work {
             ready: false,
             waiting_for: Some(format!("left out: {}", skip.reason)),
             endpoint: None,
+            extent: None,
         });
         self.status.services = rows.into_iter().map(|(_, row)| row).chain(skipped).collect();
     }
@@ -102,6 +107,7 @@ pub(crate) fn row(plan: &Plan, name: &str, live: &Value, progress: &Progress) ->
         Progress::Waiting { message, .. } | Progress::Failed { message } => Some(message.clone()),
         Progress::Done | Progress::NotReached => None,
     };
+    let stage = child.stage?;
     let endpoint = live.pointer("/status/endpoint").and_then(Value::as_str).map(str::to_owned);
     let row = ServiceRow {
         kind: child.kind.kind.to_owned(),
@@ -109,6 +115,7 @@ pub(crate) fn row(plan: &Plan, name: &str, live: &Value, progress: &Progress) ->
         ready: waiting_for.is_none(),
         waiting_for,
         endpoint,
+        extent: gather::status(live).ok().and_then(|status| status.extent()),
     };
-    Some((child.stage, row))
+    Some((stage, row))
 }

@@ -25,6 +25,8 @@ pub enum ConditionType {
     Finished,
     /// All objects that this one consists of are Ready.
     ServicesReady,
+    /// Every node's agent has registered and is up.
+    NodesReady,
     /// What is no longer wanted is gone; said only where it could not be done.
     Pruned,
     /// It serves now.
@@ -52,6 +54,7 @@ impl ConditionType {
             Self::Registered => "Registered",
             Self::Finished => "Finished",
             Self::ServicesReady => "ServicesReady",
+            Self::NodesReady => "NodesReady",
             Self::Pruned => "Pruned",
             Self::Available => "Available",
             Self::Ready => "Ready",

@@ -59,6 +59,9 @@ pub const HTTP_ROUTE: Kind = Kind::new("gateway.networking.k8s.io", "v1", "HTTPR
 /// Not a child, since no plan makes one, but watched: pods report, and are given orders by annotation.
 pub const POD: Kind = Kind::new("", "v1", "Pod", "pods");
 
+/// Not a child either, and in no namespace: some objects have a part on every node with some labels.
+pub const NODE: Kind = Kind::new("", "v1", "Node", "nodes");
+
 /// Kinds that run pods for as long as they are there.
 pub const CONTROLLERS: &[Kind] = &[DEPLOYMENT, STATEFUL_SET, DAEMON_SET];
 

@@ -45,6 +45,12 @@ pub fn slug(text: &str) -> String {
     plain.trim_matches('-').to_owned()
 }
 
+/// A node's name as part of an object's name. One with dots is made unique by a hash, since nothing else tells its dots
+/// from another's dashes.
+pub fn word(node: &str) -> String {
+    if node.contains('.') { format!("{}-{}", slug(node), hash(node)) } else { node.to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

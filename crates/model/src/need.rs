@@ -6,7 +6,8 @@ use crate::common::Reference;
 use crate::kind::Kind;
 use crate::service::Invalid;
 use crate::status::{
-    CacheServers, ComputeServer, DatabaseServer, IdentityServer, MessagingServer, NetworkServer, Provides,
+    CacheServers, ComputeServer, DatabaseServer, IdentityServer, MessagingServer, NetworkServer, NodeRow,
+    NodeState, Provides,
 };
 
 /// Everything an object needs of others.
@@ -20,7 +21,11 @@ pub struct Needs {
     pub later: Vec<Reference>,
     /// Services of the object itself whose addresses others must know as numbers.
     pub addresses: Vec<String>,
+    /// Labels of nodes that the object has a part on.
+    pub nodes: Option<Labels>,
 }
+
+pub type Labels = BTreeMap<String, String>;
 
 /// An object of which something is used.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +65,12 @@ impl Needs {
     }
 
     #[must_use]
+    pub fn nodes(mut self, labels: Labels) -> Self {
+        self.nodes = Some(labels);
+        self
+    }
+
+    #[must_use]
     pub fn after(mut self, references: &[Reference]) -> Self {
         self.after.extend_from_slice(references);
         self
@@ -73,9 +84,24 @@ pub struct Resolved {
     pub objects: BTreeMap<(String, String), Provides>,
     /// Addresses of the object's own Services by name, as far as they have one.
     pub addresses: BTreeMap<String, String>,
+    /// Nodes with the labels that were asked for, and all their labels.
+    pub nodes: BTreeMap<String, Labels>,
+    /// Nodes that are no longer among them and cannot be left yet.
+    pub leaving: BTreeMap<String, Labels>,
 }
 
 impl Resolved {
+    /// Nodes that a status says are on their way out, and that are not chosen again.
+    pub fn still_leaving<'a>(&self, rows: &'a [NodeRow]) -> impl Iterator<Item = &'a String> {
+        let leaving = rows.iter().filter(|row| row.state == NodeState::Leaving).map(|row| &row.name);
+        leaving.filter(|name| !self.nodes.contains_key(*name))
+    }
+
+    /// Names of nodes that cannot be left yet.
+    pub fn leaving_nodes(&self) -> Vec<String> {
+        self.leaving.keys().cloned().collect()
+    }
+
     pub fn database(&self, kind: Kind, name: &str, field: &str) -> Result<&DatabaseServer, Invalid> {
         self.concern(kind, name, field, "database", |provides| provides.database.as_ref())
     }

@@ -31,6 +31,8 @@ pub struct Plan {
     pub workloads: Vec<Workload>,
     pub routes: Vec<Route>,
     pub catalog: Option<Catalog>,
+    /// Agents on nodes, who register themselves somewhere.
+    pub roster: Option<Roster>,
     /// Other objects of the operator that this one consists of.
     pub children: Vec<Child>,
     /// Children that cannot be, and why.
@@ -136,6 +138,35 @@ pub struct IdentityUser {
     pub roles: Vec<String>,
 }
 
+/// Agents that register themselves by the names of their nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Roster {
+    /// Object with which they register.
+    pub provider: Reference,
+    pub registry: Registry,
+    /// Nodes that must have one. One whose node was among them and is no longer is given no more work, is kept for as
+    /// long as it still has some, and is then removed.
+    pub nodes: Vec<String>,
+}
+
+/// Where agents register.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Registry {
+    /// Hypervisors, by the API of the compute service.
+    Hypervisors {
+        /// Address inside the cluster, with the version.
+        url: String,
+        identity: IdentityServer,
+    },
+    /// Switches, in the database of networks as they are.
+    Chassis {
+        /// Members, e.g. `tcp:10.96.0.7:6642`.
+        southbound: Vec<String>,
+        /// Name of the database there.
+        database: &'static str,
+    },
+}
+
 /// A command that runs to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
@@ -198,6 +229,21 @@ impl Workload {
     pub fn on_nodes(component: &'static str, pod: Pod) -> Self {
         Self::part(component, Controller::DaemonSet, 1, pod)
     }
+
+    /// The same on nodes that are no longer chosen and cannot be left yet. It is another workload, so that pods of other
+    /// nodes are not replaced for it.
+    #[must_use]
+    pub fn leaving(&self, nodes: &[String]) -> Option<Self> {
+        let word = |word: &Word| Word::from(format!("{word}-leaving"));
+        let scheduling = Scheduling { node_selector: BTreeMap::new(), ..self.pod.scheduling.clone() };
+        (!nodes.is_empty()).then(|| Self {
+            component: word(&self.component),
+            suffix: self.suffix.as_ref().map(word),
+            pod: Pod { only_on: nodes.to_vec(), scheduling, ..self.pod.clone() },
+            after: Vec::new(),
+            ..self.clone()
+        })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -255,7 +301,8 @@ pub struct Route {
 pub struct Child {
     pub kind: Kind,
     pub name: String,
-    pub stage: Stage,
+    /// When the child is due in a cloud that it is a service of; none where it is a mere part.
+    pub stage: Option<Stage>,
     pub spec: Value,
 }
 

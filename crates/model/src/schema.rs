@@ -29,6 +29,9 @@ pub fn finish(mut crd: CustomResourceDefinition, longest_name: usize) -> CustomR
         let schema = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
         if let Some(schema) = schema {
             tidy(schema);
+            // What a kind is, is said of its spec; the object's own words are those of a program.
+            let spec = schema.properties.as_ref().and_then(|fields| fields.get("spec"));
+            schema.description = spec.and_then(|spec| spec.description.clone());
             schema.x_kubernetes_validations.get_or_insert_default().push(named.clone());
         }
     }

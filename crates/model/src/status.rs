@@ -25,6 +25,9 @@ pub struct Status {
     /// Image whose data formats are in place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub installed: Option<String>,
+    /// Whether it was ever available. Nobody has made anything on one that was not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub served: bool,
     /// What other objects may use of this one.
     #[serde(default, skip_serializing_if = "Provides::is_empty")]
     pub provides: Provides,
@@ -40,9 +43,50 @@ pub struct Status {
     /// What the operator decided earlier and must not forget.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub memory: BTreeMap<String, String>,
+    /// Nodes that have a part of the object.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeRow>,
     /// Services of a cloud.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ServiceRow>,
+}
+
+impl Status {
+    /// What the object consists of outside of its pods, in a few words.
+    pub fn extent(&self) -> Option<String> {
+        let cells = || {
+            let cells = &self.provides.compute.as_ref()?.cells;
+            let names: Vec<&str> = cells.iter().map(|cell| cell.name.as_str()).collect();
+            Some(format!("cells {}", names.join(", ")))
+        };
+        if self.nodes.is_empty() {
+            return cells();
+        }
+        let up = self.nodes.iter().filter(|row| row.state == NodeState::Up).count();
+        Some(format!("{up} of {} nodes up", self.nodes.len()))
+    }
+}
+
+/// How the agent of one node is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeRow {
+    pub name: String,
+    pub state: NodeState,
+    /// What keeps a node from being left, e.g. the servers that it runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum NodeState {
+    /// It has not registered.
+    Missing,
+    Up,
+    Down,
+    /// It is no longer chosen, gets no more work, and stays for what it holds.
+    Leaving,
+    /// It is no longer chosen and holds nothing; its pods end, and then its record goes.
+    Left,
 }
 
 /// A summary of how far a cloud has come. It orders nothing: each service starts when its own needs are met.
@@ -69,6 +113,9 @@ pub struct ServiceRow {
     pub waiting_for: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
+    /// What the service consists of outside of its pods, e.g. `2 of 3 nodes up`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extent: Option<String>,
 }
 
 /// What an object offers to others. It names Secrets and never holds their values.
@@ -153,12 +200,17 @@ pub struct NetworkServer {
     /// Labels of the nodes that have a switch.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
+    /// Nodes without these labels that still have a switch, since something there is connected to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leaving: Vec<String>,
 }
 
 /// What servers are made with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ComputeServer {
+    /// Address of the API inside the cluster, with the version.
+    pub url: String,
     /// Host and port at which servers' metadata is asked for.
     pub metadata_host: String,
     pub metadata_port: u16,

@@ -7,8 +7,9 @@ use kube::Client;
 use kube::api::ListParams;
 use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
 use openstack_operator_engine::engine::Key;
-use openstack_operator_model::kind::{CHILD_KINDS, Kind, SECRET, SERVICE};
+use openstack_operator_model::kind::{CHILD_KINDS, Kind, NODE, SECRET, SERVICE};
 use openstack_operator_model::lower::{MANAGED_BY_LABEL, MANAGER, ROTATIONS_ANNOTATION, SecretFacts};
+use openstack_operator_model::need::Labels;
 use openstack_operator_services::kinds;
 use serde_json::Value;
 use snafu::{ResultExt, Snafu};
@@ -34,6 +35,8 @@ pub(crate) struct Live {
     pub(crate) secrets: Option<BTreeMap<(String, String), LiveSecret>>,
     /// Kinds that the cluster does not know.
     pub(crate) unserved: BTreeSet<Kind>,
+    /// Nodes and their labels; none where they may not be read.
+    pub(crate) nodes: Option<BTreeMap<String, Labels>>,
 }
 
 /// What is known of a Secret without its values.
@@ -68,6 +71,12 @@ pub(crate) async fn read(client: &Client, namespaces: &BTreeSet<String>) -> Resu
             Listing::NotServed => _ = live.unserved.insert(kind),
             Listing::Forbidden => return ForbiddenSnafu { resource: kind.plural, namespace }.fail(),
         }
+    }
+    let listed = api(client, NODE, None).list_metadata(&ListParams::default()).await;
+    if let Listing::Found(found) = Listing::new(NODE.plural, listed)? {
+        let labels =
+            |metadata: ObjectMeta| (metadata.name.unwrap_or_default(), metadata.labels.unwrap_or_default());
+        live.nodes = Some(found.into_iter().map(|node| labels(node.metadata)).collect());
     }
     for namespace in namespaces {
         let listed = api(client, SECRET, Some(namespace)).list_metadata(&ListParams::default()).await;
@@ -135,7 +144,12 @@ impl Live {
                 let address = service.pointer("/spec/clusterIP")?.as_str()?;
                 Some(((key.namespace.clone(), key.name.clone()), address.to_owned()))
             });
-        Known { objects: objects.collect(), secrets: secrets.collect(), addresses: addresses.collect() }
+        Known {
+            objects: objects.collect(),
+            secrets: secrets.collect(),
+            addresses: addresses.collect(),
+            nodes: self.nodes.clone(),
+        }
     }
 }
 

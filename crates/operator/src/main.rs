@@ -15,6 +15,7 @@ mod leadership;
 mod live;
 mod output;
 mod plan_all;
+mod reference;
 mod rights;
 mod run;
 mod schema;

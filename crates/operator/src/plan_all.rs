@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
 use openstack_operator_engine::engine::{Key, instance};
 use openstack_operator_model::lower::{self, Instance, Manifests, Observed, SecretFacts};
-use openstack_operator_model::need::{ObjectNeed, Resolved};
+use openstack_operator_model::need::{Labels, ObjectNeed, Resolved};
 use openstack_operator_model::plan::{Child, Plan};
 use openstack_operator_model::service::{AnyService, Invalid, Site};
-use openstack_operator_model::status::{Provides, Status};
+use openstack_operator_model::status::{NodeRow, NodeState, Provides, Status};
 use openstack_operator_services::ALL;
 use serde_json::json;
 
@@ -22,6 +22,8 @@ pub(crate) struct Known {
     pub(crate) secrets: BTreeMap<(String, String), SecretFacts>,
     /// Addresses of Services, by namespace and name.
     pub(crate) addresses: BTreeMap<(String, String), String>,
+    /// Nodes and their labels; none where they may not be read.
+    pub(crate) nodes: Option<BTreeMap<String, Labels>>,
 }
 
 /// What is known of an object that exists.
@@ -141,11 +143,32 @@ impl<'a> Planning<'a> {
             let address = self.known.addresses.get(&place).cloned();
             resolved.addresses.insert(name.clone(), address.unwrap_or(name));
         }
+        if let Some(labels) = needs.nodes {
+            let known = self.known.objects.get(&pending.key);
+            let rows = known.map(|known| known.status.nodes.as_slice()).unwrap_or_default();
+            resolved.nodes = self.nodes(&labels, rows);
+            let leaving: Vec<String> = resolved.still_leaving(rows).cloned().collect();
+            let labels = |name: &String| self.known.nodes.as_ref()?.get(name).cloned();
+            resolved.leaving =
+                leaving.into_iter().map(|name| (name.clone(), labels(&name).unwrap_or_default())).collect();
+        }
         for need in needs.objects {
             let Some(provides) = self.provides(&needed(&pending.key, &need)) else { return Ok(None) };
             resolved.objects.insert((need.kind.kind.to_owned(), need.name), provides.clone());
         }
         Ok(Some(resolved))
+    }
+
+    /// Nodes with these labels; those that the operator found where they may not be read.
+    fn nodes(&self, labels: &Labels, rows: &[NodeRow]) -> BTreeMap<String, Labels> {
+        let Some(nodes) = &self.known.nodes else {
+            let chosen = rows.iter().filter(|row| !matches!(row.state, NodeState::Leaving | NodeState::Left));
+            return chosen.map(|row| (row.name.clone(), labels.clone())).collect();
+        };
+        let chosen = |(_, found): &(&String, &Labels)| {
+            labels.iter().all(|(label, value)| found.get(label) == Some(value))
+        };
+        nodes.iter().filter(chosen).map(|(name, labels)| (name.clone(), labels.clone())).collect()
     }
 
     /// What an object provides: by its plan, or by its status where it is not among those that are planned.

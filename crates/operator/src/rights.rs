@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use openstack_operator_model::kind::{CHILD_KINDS, Kind, POD};
+use openstack_operator_model::kind::{CHILD_KINDS, Kind, NODE, POD};
 use openstack_operator_services::kinds;
 
 /// Rights in all namespaces. **Must not** have `*`, any way into pods, or roles: no workload needs the API.
@@ -17,6 +17,8 @@ pub(crate) fn cluster_rules() -> Vec<PolicyRule> {
     rules.extend(self::rules(CHILD_KINDS, "", &whole));
     // Members of a group report by their pods' last words, and are told what to do by annotation.
     rules.extend(self::rules(&[POD], "", &["get", "list", "watch", "patch"]));
+    // Their labels say which have a part of what.
+    rules.extend(self::rules(&[NODE], "", &["get", "list", "watch"]));
     rules.push(rule("events.k8s.io", vec!["events".to_owned()], &["create", "patch"]));
     rules
 }
@@ -92,6 +94,7 @@ mod tests {
         assert_eq!(verbs("openstack.k8s.io", "keystones/status"), ["get", "patch"]);
         assert_eq!(verbs("openstack.k8s.io", "keystones/finalizers"), ["update"]);
         assert_eq!(verbs("events.k8s.io", "events"), ["create", "patch"]);
-        assert_eq!(verbs("", "nodes"), Vec::<String>::new());
+        assert_eq!(verbs("", "nodes"), ["get", "list", "watch"]);
+        assert_eq!(verbs("", "namespaces"), Vec::<String>::new());
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use kube::Client;
+use openstack_operator_adapters::agents::NodeAgents;
 use openstack_operator_adapters::bus::ManagementBus;
 use openstack_operator_adapters::environment::SystemEnvironment;
 use openstack_operator_adapters::identity::IdentityV3;
@@ -125,6 +126,7 @@ fn runner(arguments: &Arguments, admin: &Admin, client: Client) -> Result<Runner
         sql: Arc::new(MariaSql),
         bus: Arc::new(ManagementBus::new()?),
         identity: Arc::new(IdentityV3::new()?),
+        agents: Arc::new(NodeAgents::new()?),
         environment: Arc::new(SystemEnvironment),
     };
     Ok(Runner {

@@ -29,6 +29,7 @@ pub(crate) struct Node {
     pub(crate) message: String,
     phase: Option<String>,
     endpoint: Option<String>,
+    extent: Option<String>,
     created: Option<Timestamp>,
     pub(crate) children: Vec<Node>,
 }
@@ -92,6 +93,7 @@ fn node(objects: &[(Key, DynamicObject)], key: &Key, object: &DynamicObject) -> 
         state,
         message,
         phase: status.phase.map(|phase| format!("{phase:?}")),
+        extent: status.extent(),
         endpoint: status.endpoint,
         created: object.metadata.creation_timestamp.as_ref().map(|time| time.0),
         children,
@@ -105,6 +107,7 @@ fn left_out(row: &ServiceRow, namespace: &str) -> Node {
         message: row.waiting_for.clone().unwrap_or_default(),
         phase: None,
         endpoint: None,
+        extent: None,
         created: None,
         children: Vec::new(),
     }
@@ -238,7 +241,7 @@ fn collect<'a>(node: &'a Node, branch: &str, below: &str, style: Style, rows: &m
 }
 
 fn detail(node: &Node) -> String {
-    let parts = [Some(node.message.clone()), node.endpoint.clone()];
+    let parts = [Some(node.message.clone()), node.extent.clone(), node.endpoint.clone()];
     parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("  ")
 }
 

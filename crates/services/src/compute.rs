@@ -1,13 +1,14 @@
 //! Nova's compute nodes: libvirt and nova-compute on every node of some kind.
 
 use kube::CustomResource;
-use openstack_operator_model::common::{Common, IdentitySettings, Origin, Resources, is_default};
+use openstack_operator_model::common::{Common, IdentitySettings, Origin, Resources, Scheduling, is_default};
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{
-    Check, Container, Host, HostPath, Mount, Plan, Pod, Privilege, Probes, Variable, Workload,
+    Check, Container, Host, HostPath, Mount, Plan, Pod, Privilege, Probes, Registry, Roster, Variable,
+    Workload,
 };
 use openstack_operator_model::service::{self, Context, Invalid};
 use openstack_operator_model::status::{ComputeServer, Status};
@@ -103,6 +104,7 @@ impl service::Service for Service {
             .object("spec.nova.clusterRef", nova::KIND, template.nova.name())
             .later(nova::KIND, template.nova.name())
             .later(placement::KIND, template.placement.name())
+            .nodes(scheduling(template).node_selector)
     }
 
     fn plan(context: &Context<'_, NovaCompute>) -> Result<Plan, Invalid> {
@@ -126,6 +128,7 @@ impl service::Service for Service {
             ("detect.sh", include_str!("compute/detect.sh").to_owned()),
             ("prepare.sh", include_str!("compute/prepare.sh").to_owned()),
             ("compute.sh", include_str!("compute/compute.sh").to_owned()),
+            ("compute.py", include_str!("compute/compute.py").to_owned()),
             ("libvirtd.conf", include_str!("compute/libvirtd.conf").to_owned()),
             ("qemu.conf", include_str!("compute/qemu.conf").to_owned()),
             ("virtlogd.conf", include_str!("compute/virtlogd.conf").to_owned()),
@@ -138,13 +141,24 @@ impl service::Service for Service {
             .into_iter()
             .filter_map(|(kind, name)| Some(shared::reference(kind, name?)))
             .collect();
+        let roster = Roster {
+            provider: shared::reference(nova::KIND, name),
+            registry: Registry::Hypervisors { url: compute.url.clone(), identity: server.clone() },
+            nodes: context.inputs.nodes.keys().cloned().collect(),
+        };
         Ok(Plan {
             files: files.map(|(file, text)| (file.to_owned(), text)).into(),
-            workloads: vec![libvirt(context), agent],
+            workloads: shared::with_leaving(vec![libvirt(context), agent], &context.inputs.leaving_nodes()),
+            roster: Some(roster),
             pull_secrets: origin.images.pull_secrets.clone(),
             ..Plan::default()
         })
     }
+}
+
+/// Where the pods of nodes run.
+fn scheduling(template: &NovaComputeTemplate) -> Scheduling {
+    shared::on_hypervisors(&template.common.scheduling)
 }
 
 fn configuration(template: &NovaComputeTemplate, account: &Account<'_>, compute: &ComputeServer) -> String {
@@ -165,7 +179,7 @@ fn on_nodes(
     setup: Vec<Container>,
     container: Container,
 ) -> Workload {
-    let scheduling = shared::on_hypervisors(&context.object.spec.template.common.scheduling);
+    let scheduling = scheduling(&context.object.spec.template);
     let pod = Pod { setup, host, ..Pod::new(nova::USER, &scheduling, vec![container]) };
     Workload::on_nodes(component, pod)
 }
@@ -265,6 +279,7 @@ fn compute_agent(context: &Context<'_, NovaCompute>, secrets: Vec<Variable>) -> 
         environment,
         mounts: vec![
             shared::file("compute.sh", "/etc/openstack/compute.sh"),
+            shared::file("compute.py", "/etc/openstack/compute.py"),
             shared::file(nova::CONFIGURATION, "/etc/nova/nova.conf"),
             run(),
             shared::host("dev", "/dev", HostPath::Existing),

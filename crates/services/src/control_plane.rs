@@ -249,7 +249,7 @@ impl Cloud<'_> {
                 let spec = serde_json::to_value(spec).map_err(|error| {
                     Invalid::new(format!("spec.{service}"), format!("has no JSON form: {error}"))
                 })?;
-                self.plan.children.push(Child { kind, name, stage, spec });
+                self.plan.children.push(Child { kind, name, stage: Some(stage), spec });
             }
             Err(reason) => self.plan.skipped.push(Skipped { kind, name, reason }),
         }

@@ -3,6 +3,7 @@
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::service::{AnyService, Entry};
 
+pub mod chassis;
 pub mod compute;
 pub mod control_plane;
 pub mod glance;
@@ -27,6 +28,7 @@ pub static ALL: &[&dyn AnyService] = &[
     &Entry::<glance::Service>::new(),
     &Entry::<placement::Service>::new(),
     &Entry::<ovn::Service>::new(),
+    &Entry::<chassis::Service>::new(),
     &Entry::<neutron::Service>::new(),
     &Entry::<nova::Service>::new(),
     &Entry::<compute::Service>::new(),

@@ -89,7 +89,7 @@ impl service::Service for Service {
             plan.files.insert("agent.conf".to_owned(), agent_configuration());
             plan.files.insert(METADATA.to_owned(), metadata_configuration(context, network, compute));
             plan.files.insert("wait.sh".to_owned(), include_str!("neutron/wait.sh").to_owned());
-            plan.workloads.push(metadata_agent(context, network, compute));
+            plan.workloads.extend(metadata_agent(context, network, compute));
         }
         Ok(plan)
     }
@@ -282,7 +282,7 @@ fn metadata_agent(
     context: &Context<'_, Neutron>,
     network: &NetworkServer,
     compute: &ComputeServer,
-) -> Workload {
+) -> Vec<Workload> {
     let NeutronSpec { origin, template } = &context.object.spec;
     let names = ImageNames { kolla: "neutron-metadata-agent", debian: "neutron" };
     let image = shared::image(context, names, &template.common, origin);
@@ -335,5 +335,5 @@ fn metadata_agent(
     let scheduling =
         Scheduling { node_selector: network.node_selector.clone(), ..template.common.scheduling.clone() };
     let pod = Pod { setup: vec![wait], host: Host::Network, ..Pod::new(USER, &scheduling, vec![agent]) };
-    Workload::on_nodes("metadata-agent", pod)
+    shared::with_leaving(vec![Workload::on_nodes("metadata-agent", pod)], &network.leaving)
 }

@@ -99,6 +99,7 @@ impl service::Service for Service {
             CellServer { name: "cell1".to_owned(), messaging_secret: shared::messaging_secret(context.name) };
         plan.provides = Provides {
             compute: Some(ComputeServer {
+                url: registration.internal.clone(),
                 metadata_host: shared::service_host(context, &name::part(context.name, "metadata")),
                 metadata_port: METADATA.number,
                 metadata_secret,

@@ -9,11 +9,14 @@ use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::plan::{
-    Check, Claim, Container, Controller, Mount, NetworkService, Plan, Pod, Port, Probes, Variable, Workload,
+    Check, Child, Claim, Container, Controller, Mount, NetworkService, Plan, Pod, Port, Probes, Registry,
+    Roster, Variable, Workload,
 };
 use openstack_operator_model::service::{self, Context, Direction, Invalid, Member};
 use openstack_operator_model::status::{NetworkServer, Provides};
 
+use crate::chassis;
+use crate::ovn::node::Node;
 use crate::shared;
 
 pub use spec::*;
@@ -68,7 +71,8 @@ impl service::Service for Service {
     fn needs(object: &OVNNetwork) -> Needs {
         let template = &object.spec.template;
         let name = object.metadata.name.as_deref().unwrap_or_default();
-        let mut needs = Needs::default().after(&template.common.depends_on);
+        let nodes = node::scheduling(template).node_selector;
+        let mut needs = Needs::default().after(&template.common.depends_on).nodes(nodes);
         for (database, settings) in databases(template) {
             needs.addresses.extend(members(name, database, settings));
         }
@@ -87,7 +91,20 @@ impl service::Service for Service {
             ("switch.sh", include_str!("ovn/switch.sh")),
         ];
         let files = scripts.map(|(file, text)| (file.to_owned(), text.to_owned())).into();
-        let mut live_files = BTreeMap::from([("nodes".to_owned(), node_settings(context))]);
+        let plain = Node::plain(template);
+        let mut live_files = BTreeMap::from([("nodes".to_owned(), node_settings(context, &plain))]);
+        let mut children = Vec::new();
+        for (name, labels) in context.inputs.nodes.iter().chain(&context.inputs.leaving) {
+            let special = Node::special(template, labels);
+            if let Some(node) = &special {
+                live_files.insert(format!("node-{name}"), node_settings(context, node));
+            }
+            children.push(chassis(context, name, special.as_ref().unwrap_or(&plain))?);
+        }
+        let network = network(context);
+        let roster = |network: &NetworkServer| {
+            roster(context.name, &network.southbound, context.inputs.nodes.keys().cloned().collect())
+        };
         let mut workloads = Vec::new();
         for (database, settings) in databases(template) {
             let hosts = group_hosts(context, database, settings).join(" ") + "\n";
@@ -100,7 +117,9 @@ impl service::Service for Service {
             files,
             live_files,
             workloads,
-            provides: Provides { network: network(context), ..Provides::default() },
+            children,
+            roster: network.as_ref().map(roster),
+            provides: Provides { network, ..Provides::default() },
             pull_secrets: origin.images.pull_secrets.clone(),
             ..Plan::default()
         })
@@ -119,6 +138,26 @@ impl service::Service for Service {
         }
         direction
     }
+}
+
+/// Where the switches of nodes register.
+pub(crate) fn roster(network: &str, southbound: &[String], nodes: Vec<String>) -> Roster {
+    Roster {
+        provider: shared::reference(KIND, network),
+        registry: Registry::Chassis { southbound: southbound.to_vec(), database: SOUTHBOUND.schema },
+        nodes,
+    }
+}
+
+fn chassis(context: &Context<'_, OVNNetwork>, hostname: &str, node: &Node<'_>) -> Result<Child, Invalid> {
+    let spec = serde_json::to_value(node.chassis(context.name, hostname))
+        .map_err(|error| Invalid::new("spec", format!("has no JSON form: {error}")))?;
+    Ok(Child {
+        kind: chassis::KIND,
+        name: name::part(context.name, &name::word(hostname)),
+        stage: None,
+        spec,
+    })
 }
 
 fn databases(template: &OVNNetworkTemplate) -> [(&'static Database, &GroupSettings); 2] {
@@ -164,24 +203,33 @@ fn network(context: &Context<'_, OVNNetwork>) -> Option<NetworkServer> {
         northbound: addresses(&NORTHBOUND, &template.northbound)?,
         southbound: addresses(&SOUTHBOUND, &template.southbound)?,
         userspace: template.ovs.datapath == Datapath::Netdev,
-        physical_networks: template
-            .bridge_mappings
-            .iter()
-            .map(|mapping| mapping.physical_network.clone())
-            .collect(),
+        physical_networks: physical_networks(template),
         node_selector: node::scheduling(template).node_selector,
+        leaving: context.inputs.leaving_nodes(),
     })
 }
 
-/// What the switch of every node is to be, in the words of `switch.sh`.
-fn node_settings(context: &Context<'_, OVNNetwork>) -> String {
+/// Networks outside that any node leads to, each once.
+fn physical_networks(template: &OVNNetworkTemplate) -> Vec<String> {
+    let special = template.overrides.iter().filter_map(|change| change.bridge_mappings.as_ref()).flatten();
+    let mut networks: Vec<String> = Vec::new();
+    for mapping in template.bridge_mappings.iter().chain(special) {
+        if !networks.contains(&mapping.physical_network) {
+            networks.push(mapping.physical_network.clone());
+        }
+    }
+    networks
+}
+
+/// What the switch of a node is to be, in the words of `switch.sh`.
+fn node_settings(context: &Context<'_, OVNNetwork>, node: &Node<'_>) -> String {
     let template = &context.object.spec.template;
     let mut text = format!("datapath {}\n", template.ovs.datapath.name());
-    let interface = template.encapsulation.interface.as_deref().unwrap_or_default();
+    let interface = node.encapsulation.interface.as_deref().unwrap_or_default();
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "encapsulation {} {interface}", template.encapsulation.kind.name());
-    let _ = writeln!(text, "gateway {}", if template.gateway.enabled { "yes" } else { "no" });
-    for mapping in &template.bridge_mappings {
+    let _ = writeln!(text, "encapsulation {} {interface}", node.encapsulation.kind.name());
+    let _ = writeln!(text, "gateway {}", if node.gateway.enabled { "yes" } else { "no" });
+    for mapping in node.bridge_mappings {
         let interface = mapping.interface.as_deref().unwrap_or_default();
         let _ = writeln!(text, "mapping {} {} {interface}", mapping.physical_network, mapping.bridge);
     }

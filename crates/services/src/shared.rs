@@ -4,7 +4,7 @@ use openstack_operator_model::common::{Common, Origin, Reference, ResourceAmount
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::Needs;
-use openstack_operator_model::plan::{Check, HostPath, Mount, Probe, Probes};
+use openstack_operator_model::plan::{Check, HostPath, Mount, Probe, Probes, Workload};
 use openstack_operator_model::quantity;
 use openstack_operator_model::service::{Context, Invalid};
 
@@ -138,6 +138,12 @@ pub(crate) fn host(name: &'static str, path: &'static str, kind: HostPath) -> Mo
 /// A directory of the node that is the same inside, made where it is missing.
 pub(crate) fn host_directory(name: &'static str, path: &'static str) -> Mount {
     host(name, path, HostPath::Directory)
+}
+
+/// Workloads of nodes, and the same for nodes that cannot be left yet.
+pub(crate) fn with_leaving(workloads: Vec<Workload>, leaving: &[String]) -> Vec<Workload> {
+    let kept: Vec<Workload> = workloads.iter().filter_map(|workload| workload.leaving(leaving)).collect();
+    workloads.into_iter().chain(kept).collect()
 }
 
 /// Where pods of nodes run: on nodes that a label calls hypervisors, where a user names no others.

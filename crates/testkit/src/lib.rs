@@ -11,6 +11,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use crate::agents::{AgentEntry, AgentState, FakeAgents};
 pub use crate::bus::{BusState, FakeBus};
 pub use crate::cluster::{Announced, FakeCluster};
 pub use crate::environment::FakeEnvironment;
@@ -21,6 +22,7 @@ pub use crate::sql::{FakeSql, SqlState};
 pub use crate::world::World;
 pub use crate::yaml::{documents, yaml};
 
+mod agents;
 mod bus;
 mod cluster;
 mod environment;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use openstack_operator_engine::ports::{Environment, Ports};
-use openstack_operator_model::kind::{CHILD_KINDS, Kind, POD};
+use openstack_operator_model::kind::{CHILD_KINDS, Kind, NODE, POD};
 use serde_json::{Value, json};
 
+use crate::agents::FakeAgents;
 use crate::bus::FakeBus;
 use crate::cluster::FakeCluster;
 use crate::environment::FakeEnvironment;
@@ -25,6 +26,7 @@ pub struct World {
     pub sql: Arc<FakeSql>,
     pub bus: Arc<FakeBus>,
     pub identity: Arc<FakeIdentity>,
+    pub agents: Arc<FakeAgents>,
     kinds: Vec<Kind>,
 }
 
@@ -38,7 +40,8 @@ impl World {
             sql: Arc::new(FakeSql::new(script.clone())),
             bus: Arc::new(FakeBus::new(script.clone())),
             identity: Arc::new(FakeIdentity::new(script.clone())),
-            kinds: CHILD_KINDS.iter().chain([&POD]).chain(own_kinds).copied().collect(),
+            agents: Arc::new(FakeAgents::new(script.clone())),
+            kinds: CHILD_KINDS.iter().chain([&POD, &NODE]).chain(own_kinds).copied().collect(),
             script,
             environment,
         }
@@ -54,6 +57,7 @@ impl World {
             sql: Arc::new(self.sql.fork(script.clone())),
             bus: Arc::new(self.bus.fork(script.clone())),
             identity: Arc::new(self.identity.fork(script.clone())),
+            agents: Arc::new(self.agents.fork(script.clone())),
             kinds: self.kinds.clone(),
             script,
             environment,
@@ -66,6 +70,7 @@ impl World {
             sql: self.sql.clone(),
             bus: self.bus.clone(),
             identity: self.identity.clone(),
+            agents: self.agents.clone(),
             environment: self.environment.clone(),
         }
     }
@@ -81,6 +86,7 @@ impl World {
             .find(|known| known.kind == kind && known.api_version() == api_version)
             .unwrap_or_else(|| panic!("{api_version} {kind} is not known here: give it to World::new"));
         let namespace = match text("/metadata/namespace") {
+            "" if *kind == NODE => "",
             "" => "default",
             namespace => namespace,
         };
@@ -133,6 +139,7 @@ impl World {
             ("sql", json!(self.sql.states())),
             ("bus", json!(self.bus.states())),
             ("identity", json!(self.identity.states())),
+            ("agents", json!(self.agents.states())),
         ];
         let generated = self.environment.generated();
         self.cluster.with_store(|store| fingerprint(store, &generated, &servers))

@@ -18,7 +18,7 @@ const MARGIN: SignedDuration = SignedDuration::from_mins(2);
 
 /// Tokens by whom they are of.
 #[derive(Default)]
-pub(super) struct Tokens {
+pub(crate) struct Tokens {
     tokens: Mutex<HashMap<Owner, Token>>,
 }
 
@@ -56,15 +56,18 @@ impl Tokens {
 }
 
 /// A server, and who is its administrator.
-pub(super) struct Session<'a> {
+pub(crate) struct Session<'a> {
     client: &'a Client,
     tokens: &'a Tokens,
     server: &'a IdentityLogin,
     owner: Owner,
+    /// Address that is asked, and the version of the API there.
+    base: &'a str,
+    version: Option<&'a str>,
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(client: &'a Client, tokens: &'a Tokens, server: &'a IdentityLogin) -> Self {
+    pub(crate) fn new(client: &'a Client, tokens: &'a Tokens, server: &'a IdentityLogin) -> Self {
         let login = &server.administrator;
         let owner = [&server.url, &login.username, &login.password]
             .into_iter()
@@ -72,11 +75,16 @@ impl<'a> Session<'a> {
             .fold(Sha256::new(), |digest, part| digest.chain_update(Sha256::digest(part)))
             .finalize()
             .into();
-        Self { client, tokens, server, owner }
+        Self { client, tokens, server, owner, base: &server.url, version: None }
+    }
+
+    /// Asks another service with the same token.
+    pub(crate) fn of(self, base: &'a str, version: &'a str) -> Self {
+        Self { base, version: Some(version), ..self }
     }
 
     /// Asks with the token at hand, and once more with a new one where it is no longer accepted.
-    pub(super) async fn ask(
+    pub(crate) async fn ask(
         &self,
         method: Method,
         path: &[&str],
@@ -86,10 +94,11 @@ impl<'a> Session<'a> {
         let token = self.token().await?;
         let request = Request {
             method,
-            base: &self.server.url,
+            base: self.base,
             path,
             query,
             credentials: Credentials::Token(&token),
+            version: self.version,
             body,
         };
         let answer = http::send(self.client, request.clone()).await?;
@@ -167,6 +176,7 @@ impl<'a> Session<'a> {
             path: &["auth", "tokens"],
             query: &[],
             credentials: Credentials::None,
+            version: None,
             body: Body::Secret(json!({"auth": {"identity": identity, "scope": scope}})),
         };
         http::send(self.client, request).await

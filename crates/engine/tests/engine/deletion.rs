@@ -240,6 +240,17 @@ async fn a_server_that_does_not_answer_is_waited_for_and_then_left() {
 }
 
 #[tokio::test]
+async fn a_cloud_whose_database_never_came_up_is_not_waited_for() {
+    let world = driver::new_cloud();
+    let engine = driver::engine(&world);
+    world.cluster.hold(STATEFUL_SET, "cloud-mariadb");
+    converge(&world, &engine).await;
+    world.delete_object(control_plane::KIND, NAMESPACE, "cloud");
+    converge(&world, &engine).await;
+    assert!(world.object(control_plane::KIND, NAMESPACE, "cloud").is_none());
+}
+
+#[tokio::test]
 async fn everything_that_is_waited_for_is_named() {
     let (world, engine) = used_cloud(&json!({})).await;
     world.sql.set_down(true);

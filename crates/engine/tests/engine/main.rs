@@ -10,6 +10,7 @@ mod faults;
 mod galera;
 mod healing;
 mod keyring;
+mod nodes;
 mod rest;
 mod sample;
 mod status;

@@ -30,6 +30,7 @@ pub(super) fn template(lowering: &Lowering<'_>, component: &str, pod: &Pod) -> c
         termination_grace_period_seconds: Some(pod.grace_seconds),
         node_selector: (!pod.scheduling.node_selector.is_empty())
             .then(|| pod.scheduling.node_selector.clone()),
+        affinity: (!pod.only_on.is_empty()).then(|| only_on(&pod.only_on)),
         tolerations: (!pod.scheduling.tolerations.is_empty())
             .then(|| pod.scheduling.tolerations.iter().map(toleration).collect()),
         topology_spread_constraints: Some(spread(lowering, component, &pod.scheduling.topology_spread)),
@@ -47,6 +48,26 @@ pub(super) fn template(lowering: &Lowering<'_>, component: &str, pod: &Pod) -> c
         ..ObjectMeta::default()
     };
     core::PodTemplateSpec { metadata: Some(metadata), spec: Some(spec) }
+}
+
+/// A name is not a label that can be relied on, so it is asked for as what it is.
+fn only_on(nodes: &[String]) -> core::Affinity {
+    let term = |node: &String| core::NodeSelectorTerm {
+        match_fields: Some(vec![core::NodeSelectorRequirement {
+            key: "metadata.name".to_owned(),
+            operator: "In".to_owned(),
+            values: Some(vec![node.clone()]),
+        }]),
+        ..core::NodeSelectorTerm::default()
+    };
+    let required = core::NodeSelector { node_selector_terms: nodes.iter().map(term).collect() };
+    core::Affinity {
+        node_affinity: Some(core::NodeAffinity {
+            required_during_scheduling_ignored_during_execution: Some(required),
+            ..core::NodeAffinity::default()
+        }),
+        ..core::Affinity::default()
+    }
 }
 
 /// Stands for the values of all Secrets that the pods read only at start, so that another value replaces the pods.

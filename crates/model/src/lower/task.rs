@@ -8,7 +8,7 @@ use k8s_openapi::api::batch::v1::JobSpec;
 use super::{Lowering, Manifest, TASK_ANNOTATION, manifest, pod, value};
 use crate::kind::JOB;
 use crate::name;
-use crate::plan::{Host, Pod, Task, TaskStage, VariableValue};
+use crate::plan::{Pod, Task, TaskStage, VariableValue};
 
 /// How often a task is tried before it counts as failed: with the kubelet's pauses about half an hour.
 const TRIES: i32 = 10;
@@ -44,19 +44,9 @@ pub(super) fn manifests(lowering: &Lowering<'_>) -> (Vec<Manifest>, Vec<Manifest
 
 fn job(lowering: &Lowering<'_>, task: &Task, rotations: u32) -> Manifest {
     let component = format!("task-{}", task.name);
-    let pod = Pod {
-        user: task.user,
-        setup: Vec::new(),
-        containers: vec![task.container.clone()],
-        grace_seconds: 30,
-        scheduling: lowering
-            .plan
-            .workloads
-            .first()
-            .map(|workload| workload.pod.scheduling.clone())
-            .unwrap_or_default(),
-        host: Host::default(),
-    };
+    let first = lowering.plan.workloads.first();
+    let scheduling = first.map(|workload| workload.pod.scheduling.clone()).unwrap_or_default();
+    let pod = Pod::new(task.user, &scheduling, vec![task.container.clone()]);
     let mut template = pod::template(lowering, &component, &pod);
     if let Some(spec) = &mut template.spec {
         // In place, so that the log of what went wrong stays with the pod.

@@ -12,6 +12,8 @@ pub struct Pod {
     /// How long an orderly end may take, in seconds.
     pub grace_seconds: i64,
     pub scheduling: Scheduling,
+    /// Nodes by name, where others must not have it.
+    pub only_on: Vec<String>,
     pub host: Host,
 }
 
@@ -24,6 +26,7 @@ impl Pod {
             containers,
             grace_seconds: 30,
             scheduling: scheduling.clone(),
+            only_on: Vec::new(),
             host: Host::default(),
         }
     }

@@ -1,5 +1,7 @@
 //! OVN's settings.
 
+use std::collections::BTreeMap;
+
 use kube::CustomResource;
 use openstack_operator_model::common::{Common, DeletionPolicy, Origin, Resources, Scheduling, is_default};
 use openstack_operator_model::schema;
@@ -57,8 +59,31 @@ pub struct OVNNetworkTemplate {
     pub encapsulation: Encapsulation,
     #[serde(default)]
     pub gateway: Gateway,
+    /// Settings of some nodes instead of those of all. Of several that fit a node the first counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub overrides: Vec<NodeOverride>,
     #[serde(flatten)]
     pub common: Common,
+}
+
+/// What is different on some nodes. What is left out is as on all.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeOverride {
+    /// Labels of these nodes.
+    #[schemars(schema_with = "schema::labels")]
+    pub node_selector: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16), extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["physicalNetwork"],
+    ))]
+    pub bridge_mappings: Option<Vec<BridgeMapping>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encapsulation: Option<Encapsulation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<Gateway>,
 }
 
 /// A group of servers with one database.

@@ -6,7 +6,7 @@ use std::path::Path;
 use kube::core::DynamicObject;
 use openstack_operator_model::image::{Family, ImageDefaults};
 use openstack_operator_model::lower::{self, Instance, Manifest, Observed};
-use openstack_operator_model::need::{Needs, Resolved};
+use openstack_operator_model::need::{Labels, Needs, Resolved};
 use openstack_operator_model::plan::Plan;
 use openstack_operator_model::service::{AnyService, Invalid, Site};
 use openstack_operator_model::status::{
@@ -95,7 +95,7 @@ pub(crate) fn site() -> Site {
 }
 
 /// Everything that is needed of others, as if each of them provided everything.
-fn resolved(needs: &Needs) -> Resolved {
+fn resolved(needs: &Needs, leaving: &[&str]) -> Resolved {
     let objects = needs.objects.iter().map(|need| {
         let host = format!("{}.openstack.svc", need.name);
         let provides = Provides {
@@ -126,8 +126,10 @@ fn resolved(needs: &Needs) -> Resolved {
                 userspace: true,
                 physical_networks: vec!["physnet1".to_owned()],
                 node_selector: BTreeMap::from([("kubernetes.io/os".to_owned(), "linux".to_owned())]),
+                leaving: Vec::new(),
             }),
             compute: Some(ComputeServer {
+                url: format!("http://{host}:8774/v2.1"),
                 metadata_host: format!("{}-metadata.openstack.svc", need.name),
                 metadata_port: 8775,
                 metadata_secret: format!("{}-metadata", need.name),
@@ -143,7 +145,19 @@ fn resolved(needs: &Needs) -> Resolved {
     });
     let addresses =
         needs.addresses.iter().zip(41..).map(|(name, last)| (name.clone(), format!("10.96.0.{last}")));
-    Resolved { objects: objects.collect(), addresses: addresses.collect() }
+    let mut nodes = BTreeMap::new();
+    if let Some(labels) = &needs.nodes {
+        nodes.insert("node-a".to_owned(), labels.clone());
+        let mut labels = labels.clone();
+        labels.insert("rack".to_owned(), "two".to_owned());
+        nodes.insert("node-b".to_owned(), labels);
+    }
+    Resolved {
+        objects: objects.collect(),
+        addresses: addresses.collect(),
+        nodes,
+        leaving: leaving.iter().map(|&name| (name.to_owned(), Labels::new())).collect(),
+    }
 }
 
 pub(crate) fn render(
@@ -151,8 +165,18 @@ pub(crate) fn render(
     object: &DynamicObject,
     observed: &Observed,
 ) -> Result<Rendered, Invalid> {
+    render_leaving(service, object, observed, &[])
+}
+
+/// The same where some nodes cannot be left yet.
+pub(crate) fn render_leaving(
+    service: &dyn AnyService,
+    object: &DynamicObject,
+    observed: &Observed,
+    leaving: &[&str],
+) -> Result<Rendered, Invalid> {
     let needs = service.needs(object)?;
-    let resolved = resolved(&needs);
+    let resolved = resolved(&needs, leaving);
     let plan = service.plan(object, &resolved, &site(), &BTreeMap::new())?;
     let mut provided_secrets = BTreeSet::new();
     for provides in resolved.objects.values() {

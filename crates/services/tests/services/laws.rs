@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use openstack_operator_model::kind::{
-    CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, PERSISTENT_VOLUME_CLAIM,
+    CHILD_KINDS, CONFIG_MAP, DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, PERSISTENT_VOLUME_CLAIM,
     POD_DISRUPTION_BUDGET, SERVICE, STATEFUL_SET,
 };
 use openstack_operator_model::lower::{COMPONENT_LABEL, INSTANCE_LABEL, KIND_LABEL, Manifest, Observed};
@@ -12,7 +12,7 @@ use openstack_operator_model::service::AnyService;
 use openstack_operator_services::{ALL, kinds, of_kind};
 use serde_json::{Value, json};
 
-use crate::fixture::{Case, Rendered, case, cases, object, render, rendered, walk};
+use crate::fixture::{Case, Rendered, case, cases, object, render, render_leaving, rendered, walk};
 
 pub(crate) fn of(manifests: &[Manifest], kind: Kind) -> Vec<&Manifest> {
     manifests.iter().filter(|manifest| manifest.kind == kind).collect()
@@ -126,9 +126,10 @@ fn a_rich_case_says_more_than_any_default() {
             let case = cases().into_iter().find(|case| case.title == title).unwrap();
             (case.spec.clone(), case.render(&Observed::default()).unwrap())
         };
-        let ((_, minimal), (spec, rich)) = (render("minimal"), render("rich"));
-        assert!(spec.as_object().unwrap().len() > 5, "{}", service.name());
-        assert_ne!(minimal.manifests, rich.manifests);
+        let ((least, minimal), (spec, rich)) = (render("minimal"), render("rich"));
+        let said = |spec: &Value| spec.as_object().unwrap().len();
+        assert!(said(&spec) >= said(&least) + 3, "{}", service.name());
+        assert_ne!((minimal.plan, minimal.manifests), (rich.plan, rich.manifests));
     }
 }
 
@@ -141,10 +142,57 @@ fn lowering_the_same_twice_gives_the_same_bytes() {
     assert_eq!(bytes(), bytes());
 }
 
+/// Some objects are made of nothing, and only tell of what others make.
+fn does_something(rendered: &Rendered) -> bool {
+    !rendered.manifests.is_empty() || rendered.plan.roster.is_some()
+}
+
+#[test]
+fn what_is_kept_on_nodes_that_leave_is_what_the_others_have() {
+    let mut kept = 0;
+    for case in cases() {
+        let observed = Observed::default();
+        let plain = case.render(&observed).unwrap().manifests;
+        let leaving =
+            render_leaving(case.service, &case.object(), &observed, &["node-x", "node-y"]).unwrap().manifests;
+        for set in of(&leaving, DAEMON_SET).into_iter().filter(|set| set.name.ends_with("-leaving")) {
+            let name = set.name.trim_end_matches("-leaving");
+            let other = plain.iter().find(|other| other.kind == DAEMON_SET && other.name == name).unwrap();
+            let (mut pod, mut other) = (
+                set.body["spec"]["template"]["spec"].clone(),
+                other.body["spec"]["template"]["spec"].clone(),
+            );
+            let terms =
+                "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+            let names: Vec<&Value> = pod
+                .pointer(terms)
+                .unwrap()
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|term| &term["matchFields"][0]["values"][0])
+                .collect();
+            assert_eq!(names, ["node-x", "node-y"], "{}", case.title);
+            pod.as_object_mut().unwrap().remove("affinity");
+            other.as_object_mut().unwrap().remove("nodeSelector");
+            assert_eq!(pod, other, "{}", case.title);
+            assert_ne!(set.body["spec"]["selector"], plain[0].body["spec"]["selector"]);
+            kept += 1;
+        }
+        let before: Vec<&Manifest> = plain.iter().filter(|manifest| manifest.kind == DAEMON_SET).collect();
+        for set in before {
+            let same =
+                leaving.iter().find(|other| other.kind == DAEMON_SET && other.name == set.name).unwrap();
+            assert_eq!(same.body, set.body, "{}: pods of other nodes are replaced", case.title);
+        }
+    }
+    assert_eq!(kept, 2 * (3 + 2), "switches of two cases with three pods, hypervisors of two with two");
+}
+
 #[test]
 fn manifests_hold_no_nulls_and_only_kinds_that_are_watched() {
     for (case, rendered) in rendered() {
-        assert!(!rendered.manifests.is_empty(), "{}", case.title);
+        assert!(does_something(&rendered), "{}", case.title);
         check_manifests(&case.title, &rendered);
     }
 }
@@ -169,7 +217,7 @@ fn children_are_planned_from_what_their_parent_gives_them() {
             let object = object(service, &child.name, &child.spec);
             let child_rendered = render(service, &object, &Observed::default());
             let child_rendered = child_rendered.unwrap_or_else(|invalid| panic!("{}: {invalid}", case.title));
-            assert!(!child_rendered.manifests.is_empty());
+            assert!(does_something(&child_rendered), "{}", child.name);
             planned += 1;
         }
     }

@@ -133,7 +133,8 @@ fn short_names_and_other_names_are_of_one_kind_each() {
             .filter_map(Value::as_str)
             .chain([singular, names["plural"].as_str().unwrap()]);
         for name in all {
-            if let Some(other) = owners.insert(name.to_owned(), kind.clone()) {
+            // Of some words there is no plural.
+            if let Some(other) = owners.insert(name.to_owned(), kind.clone()).filter(|other| *other != kind) {
                 panic!("{name} is a name of {other} and of {kind}");
             }
         }

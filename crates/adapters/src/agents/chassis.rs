@@ -1,0 +1,88 @@
+//! Chassis, in OVN's southbound database: one for each node that has a switch.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use openstack_operator_engine::ports::{Admission, Agent};
+use serde_json::{Value, json};
+
+use crate::agents::ovsdb::{Failure, transact};
+
+/// How many questions a chassis may be behind: who has just been asked has not answered yet.
+const LATE: i64 = 1;
+
+pub(super) struct Southbound<'a> {
+    pub(super) members: &'a [String],
+    pub(super) database: &'a str,
+}
+
+impl Southbound<'_> {
+    /// A chassis is up that has seen what all were last told to say they have seen. Each is told at the same time, so one
+    /// may be a moment late.
+    pub(super) async fn list(&self) -> Result<Vec<Agent>, Failure> {
+        let operations = [
+            select("Chassis", &json!([]), &["_uuid", "hostname"]),
+            select("Chassis_Private", &json!([]), &["chassis", "nb_cfg"]),
+            select("SB_Global", &json!([]), &["nb_cfg"]),
+        ];
+        let results = transact(self.members, self.database, &operations).await?;
+        let rows = |index: usize| results.get(index).and_then(|result| result["rows"].as_array());
+        let asked = rows(2).and_then(|rows| rows.first()).and_then(|row| row["nb_cfg"].as_i64()).unwrap_or(0);
+        let seen: BTreeMap<String, i64> = rows(1)
+            .into_iter()
+            .flatten()
+            .filter_map(|row| Some((row["chassis"].to_string(), row["nb_cfg"].as_i64()?)))
+            .collect();
+        Ok(rows(0)
+            .into_iter()
+            .flatten()
+            .filter_map(|row| {
+                let seen = seen.get(&row["_uuid"].to_string()).copied();
+                let node = row["hostname"].as_str()?.to_owned();
+                Some(Agent {
+                    node,
+                    up: seen.is_some_and(|seen| seen + LATE >= asked),
+                    admission: Admission::Fixed,
+                })
+            })
+            .collect())
+    }
+
+    /// Ports of servers; what a switch has for itself does not count.
+    pub(super) async fn ports(&self, node: &str) -> Result<Vec<String>, Failure> {
+        let found =
+            transact(self.members, self.database, &[by_name("Chassis", "hostname", node, &["_uuid"])])
+                .await?;
+        let mut ports = BTreeSet::new();
+        for chassis in found.first().and_then(|result| result["rows"].as_array()).into_iter().flatten() {
+            let bound = json!([["chassis", "==", chassis["_uuid"]], ["type", "==", ""]]);
+            let found =
+                transact(self.members, self.database, &[select("Port_Binding", &bound, &["logical_port"])])
+                    .await?;
+            let rows = found.first().and_then(|result| result["rows"].as_array()).into_iter().flatten();
+            ports.extend(
+                rows.filter_map(|row| row["logical_port"].as_str()).map(|port| format!("port {port}")),
+            );
+        }
+        Ok(ports.into_iter().collect())
+    }
+
+    pub(super) async fn remove(&self, node: &str) -> Result<(), Failure> {
+        let delete = |table: &str, column: &str| json!({ "op": "delete", "table": table, "where": [[column, "==", node]] });
+        // The second is known by the name that the first has, which is its node's.
+        transact(
+            self.members,
+            self.database,
+            &[delete("Chassis", "hostname"), delete("Chassis_Private", "name")],
+        )
+        .await
+        .map(drop)
+    }
+}
+
+fn select(table: &str, conditions: &Value, columns: &[&str]) -> Value {
+    json!({ "op": "select", "table": table, "where": conditions, "columns": columns })
+}
+
+fn by_name(table: &str, column: &str, name: &str, columns: &[&str]) -> Value {
+    select(table, &json!([[column, "==", name]]), columns)
+}

@@ -1,0 +1,160 @@
+//! Roster: which agents have registered for the nodes of an object, and how those leave whose nodes are chosen no more.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use openstack_operator_model::condition::Progress;
+use openstack_operator_model::plan::{Registry, Roster};
+use openstack_operator_model::status::{NodeRow, NodeState};
+use serde_json::Value;
+
+use crate::claim::not_available;
+use crate::engine::{Engine, Key};
+use crate::gather::{self, Gathered};
+use crate::ports::{Admission, Agent, PortResult, RegistryLogin};
+use crate::work::Work;
+
+/// No watch tells when an agent registers, or lets go of what it holds.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// How much of what a node holds is told.
+const MOST_HELD: usize = 20;
+
+impl Engine {
+    pub(crate) async fn muster(
+        &self,
+        key: &Key,
+        roster: &Roster,
+        gathered: &Gathered,
+        work: &mut Work,
+    ) -> PortResult<Progress> {
+        let own = roster.provider.kind == key.kind.kind && roster.provider.name == key.name;
+        if own && work.findings.available != Some(true) || gathered.unavailable.contains(&roster.provider) {
+            return Ok(not_available(&roster.provider));
+        }
+        let Some(registry) = self.registry(&key.namespace, &roster.registry).await? else {
+            return Ok(Progress::waiting("the administrator's Secret is not there yet"));
+        };
+        let agents = self.ports.agents.list(&registry).await?;
+        let agents: BTreeMap<&str, &Agent> =
+            agents.iter().map(|agent| (agent.node.as_str(), agent)).collect();
+        let mut rows = Vec::new();
+        for node in &roster.nodes {
+            let agent = agents.get(node.as_str());
+            if agent.is_some_and(|agent| agent.admission == Admission::Closed) {
+                self.ports.agents.admit(&registry, node, true).await?;
+                tracing::info!(node, "gives the node work again");
+            }
+            let state = match agent {
+                None => NodeState::Missing,
+                Some(agent) if agent.up => NodeState::Up,
+                Some(_) => NodeState::Down,
+            };
+            rows.push(NodeRow { name: node.clone(), state, holds: Vec::new() });
+        }
+        let before = work.status.nodes.clone();
+        for row in before.iter().filter(|row| !roster.nodes.contains(&row.name)) {
+            let Some(agent) = agents.get(row.name.as_str()) else { continue };
+            if !self.is_chosen_elsewhere(key, &row.name).await? {
+                rows.extend(self.part_with(key, &registry, row, agent).await?);
+            }
+        }
+        rows.sort_by(|one, other| one.name.cmp(&other.name));
+        // Pods of nodes that are on their way out are planned from what the status says.
+        work.again |= leaving(&rows) != leaving(&before);
+        if rows.iter().any(|row| matches!(row.state, NodeState::Leaving | NodeState::Left)) {
+            work.sooner(Some(LOOK_AGAIN));
+        }
+        work.status.nodes = rows;
+        Ok(progress(&work.status.nodes))
+    }
+
+    async fn registry(&self, namespace: &str, registry: &Registry) -> PortResult<Option<RegistryLogin>> {
+        Ok(match registry {
+            Registry::Hypervisors { url, identity } => {
+                let identity = self.identity_login(namespace, identity).await?;
+                identity.map(|identity| RegistryLogin::Hypervisors { url: url.clone(), identity })
+            }
+            Registry::Chassis { southbound, database } => {
+                Some(RegistryLogin::Chassis { southbound: southbound.clone(), database })
+            }
+        })
+    }
+
+    /// One step of the way out: no more work, then nothing held, then no pods, then no record.
+    async fn part_with(
+        &self,
+        key: &Key,
+        registry: &RegistryLogin,
+        row: &NodeRow,
+        agent: &Agent,
+    ) -> PortResult<Option<NodeRow>> {
+        let node = &row.name;
+        let open = agent.admission == Admission::Open;
+        if open {
+            self.ports.agents.admit(registry, node, false).await?;
+            tracing::info!(node, "gives the node no more work, since it is no longer chosen");
+        }
+        let mut holds = self.ports.agents.holdings(registry, node).await?;
+        holds.sort();
+        if holds.len() > MOST_HELD {
+            let more = holds.len() - MOST_HELD;
+            holds.truncate(MOST_HELD);
+            holds.push(format!("and {more} more"));
+        }
+        // What was given just before may not be told of yet.
+        let state = if open || !holds.is_empty() { NodeState::Leaving } else { NodeState::Left };
+        if row.state == NodeState::Left && state == NodeState::Left && !self.has_agent_pod(key, node).await? {
+            self.ports.agents.remove(registry, node).await?;
+            tracing::info!(node, "removed the record of a node that has left");
+            return Ok(None);
+        }
+        Ok(Some(NodeRow { name: node.clone(), state, holds }))
+    }
+
+    /// Whether another object of the same kind has the node now: then it has not left, but changed hands.
+    async fn is_chosen_elsewhere(&self, key: &Key, node: &str) -> PortResult<bool> {
+        let others = self.ports.cluster.list(key.kind, &key.namespace, &BTreeMap::new()).await?;
+        Ok(others.iter().filter(|other| other.metadata.name.as_ref() != Some(&key.name)).any(|other| {
+            let rows = gather::status(&other.data).map(|status| status.nodes).unwrap_or_default();
+            let chosen = |row: &NodeRow| {
+                row.name == node && !matches!(row.state, NodeState::Leaving | NodeState::Left)
+            };
+            rows.iter().any(chosen)
+        }))
+    }
+
+    async fn has_agent_pod(&self, key: &Key, node: &str) -> PortResult<bool> {
+        Ok(self.pods(key).await?.iter().any(|pod| {
+            let owners = pod.metadata.owner_references.iter().flatten();
+            pod.data.pointer("/spec/nodeName").and_then(Value::as_str) == Some(node)
+                && owners.into_iter().any(|owner| owner.kind == "DaemonSet")
+        }))
+    }
+}
+
+fn leaving(rows: &[NodeRow]) -> Vec<&str> {
+    rows.iter().filter(|row| row.state == NodeState::Leaving).map(|row| row.name.as_str()).collect()
+}
+
+fn progress(rows: &[NodeRow]) -> Progress {
+    let of = |state: NodeState| -> Vec<&str> {
+        rows.iter().filter(|row| row.state == state).map(|row| row.name.as_str()).collect()
+    };
+    let told = [(NodeState::Missing, "not registered"), (NodeState::Down, "down")];
+    let parts: Vec<String> = told
+        .into_iter()
+        .map(|(state, word)| (of(state), word))
+        .filter(|(names, _)| !names.is_empty())
+        .map(|(names, word)| match names.as_slice() {
+            [one, other, third, rest @ ..] if !rest.is_empty() => {
+                format!("nodes {one}, {other}, {third} and {} more are {word}", rest.len())
+            }
+            [one] => format!("node {one} is {word}"),
+            _ => format!("nodes {} are {word}", names.join(", ")),
+        })
+        .collect();
+    if parts.is_empty() {
+        return Progress::Done;
+    }
+    Progress::Waiting { message: parts.join("; "), after: Some(LOOK_AGAIN) }
+}

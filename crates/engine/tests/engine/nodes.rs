@@ -1,0 +1,251 @@
+//! Nodes: who has registered for them, and how they leave.
+
+use openstack_operator_engine::engine::Engine;
+use openstack_operator_model::kind::{CONFIG_MAP, DAEMON_SET, Kind, NODE, POD, SERVICE};
+use openstack_operator_services::{chassis, compute, control_plane, ovn};
+use openstack_operator_testkit::{AgentEntry, World};
+use serde_json::{Value, json};
+
+use crate::driver::{NAMESPACE, condition, converge, engine, get, is_ready, whole_object, world, writes};
+
+const HYPERVISORS: &str = "http://cloud-nova.openstack.svc:8774/v2.1";
+const LABEL: &str = "node-role.kubernetes.io/hypervisor";
+
+fn add_node(world: &World, name: &str) {
+    world.apply_object(&json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "labels": { LABEL: "" } },
+    }));
+}
+
+fn set_chosen(world: &World, name: &str, chosen: bool) {
+    world.edit_object(NODE, "", name, |node| {
+        node["metadata"]["labels"] = if chosen { json!({ LABEL: "" }) } else { json!({}) };
+    });
+}
+
+/// Where the switches of the cloud's network register.
+fn southbound(world: &World) -> String {
+    let address = get(world, SERVICE, "cloud-ovn-sb-0")["spec"]["clusterIP"].as_str().unwrap().to_owned();
+    format!("tcp:{address}:6642")
+}
+
+fn register(world: &World, node: &str) {
+    for registry in [HYPERVISORS.to_owned(), southbound(world)] {
+        world.agents.edit(&registry, |state| {
+            state.agents.insert(node.to_owned(), AgentEntry::new());
+        });
+    }
+}
+
+fn hypervisor(world: &World, node: &str) -> Option<AgentEntry> {
+    world.agents.state(HYPERVISORS).agents.get(node).cloned()
+}
+
+fn hold(world: &World, registry: &str, node: &str, what: &[&str]) {
+    world.agents.edit(registry, |state| {
+        state.agents.get_mut(node).unwrap().holds = what.iter().map(|&what| what.to_owned()).collect();
+    });
+}
+
+fn rows(world: &World, kind: Kind, name: &str) -> Value {
+    get(world, kind, name)["status"]["nodes"].clone()
+}
+
+fn exists(world: &World, kind: Kind, name: &str) -> bool {
+    world.object(kind, NAMESPACE, name).is_some()
+}
+
+/// A whole cloud on these nodes.
+async fn cloud_on(nodes: &[&str]) -> (World, Engine) {
+    let world = world();
+    for node in nodes {
+        add_node(&world, node);
+    }
+    world.apply_object(&whole_object(control_plane::KIND, "cloud", &json!({})));
+    let running = engine(&world);
+    converge(&world, &running).await;
+    for node in nodes {
+        register(&world, node);
+    }
+    converge(&world, &running).await;
+    assert!(is_ready(&world, control_plane::KIND, "cloud"));
+    (world, running)
+}
+
+#[tokio::test]
+async fn a_cloud_is_ready_when_its_nodes_have_registered_and_says_how_many() {
+    let world = world();
+    add_node(&world, "node-a");
+    world.apply_object(&whole_object(control_plane::KIND, "cloud", &json!({})));
+    let running = engine(&world);
+    converge(&world, &running).await;
+    assert!(!is_ready(&world, control_plane::KIND, "cloud"));
+    for (kind, name) in
+        [(compute::KIND, "cloud-compute"), (ovn::KIND, "cloud-ovn"), (chassis::KIND, "cloud-ovn-node-a")]
+    {
+        assert_eq!(condition(&world, kind, name, "NodesReady").2, "node node-a is not registered", "{name}");
+        assert_eq!(rows(&world, kind, name), json!([{ "name": "node-a", "state": "Missing" }]));
+    }
+    register(&world, "node-a");
+    converge(&world, &running).await;
+    assert!(is_ready(&world, control_plane::KIND, "cloud"));
+    let services = get(&world, control_plane::KIND, "cloud")["status"]["services"].clone();
+    let extent = |kind: &str| {
+        let row = services.as_array().unwrap().iter().find(|row| row["kind"] == kind).unwrap();
+        row["extent"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(extent("NovaCompute"), "1 of 1 nodes up");
+    assert_eq!(extent("OVNNetwork"), "1 of 1 nodes up");
+    assert_eq!(extent("Nova"), "cells cell1");
+    world.script.clear_log();
+    converge(&world, &running).await;
+    assert_eq!(writes(&world), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_node_that_is_down_is_named() {
+    let (world, running) = cloud_on(&["node-a", "node-b"]).await;
+    world.agents.edit(HYPERVISORS, |state| state.agents.get_mut("node-b").unwrap().up = false);
+    converge(&world, &running).await;
+    assert_eq!(condition(&world, compute::KIND, "cloud-compute", "NodesReady").2, "node node-b is down");
+    assert_eq!(condition(&world, compute::KIND, "cloud-compute", "Available").0, "True");
+}
+
+#[tokio::test]
+async fn a_node_that_is_chosen_no_more_leaves_step_by_step() {
+    let (world, running) = cloud_on(&["node-a", "node-b"]).await;
+    let southbound = southbound(&world);
+    hold(&world, HYPERVISORS, "node-b", &["server (1)"]);
+    hold(&world, &southbound, "node-b", &["port 1"]);
+    let others = get(&world, DAEMON_SET, "cloud-compute-libvirt")["metadata"]["generation"].clone();
+    set_chosen(&world, "node-b", false);
+    converge(&world, &running).await;
+
+    // It gets no more work, and keeps all that its servers need.
+    assert!(!hypervisor(&world, "node-b").unwrap().admitted);
+    assert!(hypervisor(&world, "node-a").unwrap().admitted);
+    let row = json!({ "name": "node-b", "state": "Leaving", "holds": ["server (1)"] });
+    assert_eq!(rows(&world, compute::KIND, "cloud-compute")[1], row);
+    for set in [
+        "cloud-compute-libvirt",
+        "cloud-compute-nova-compute",
+        "cloud-ovn-ovs-vswitchd",
+        "cloud-neutron-metadata-agent",
+    ] {
+        let leaving = get(&world, DAEMON_SET, &format!("{set}-leaving"));
+        let affinity = leaving["spec"]["template"]["spec"]["affinity"].to_string();
+        assert!(affinity.contains("node-b") && !affinity.contains("node-a"), "{affinity}");
+    }
+    assert!(exists(&world, chassis::KIND, "cloud-ovn-node-b"));
+    assert!(is_ready(&world, control_plane::KIND, "cloud"), "nothing is missing");
+    let generation = &get(&world, DAEMON_SET, "cloud-compute-libvirt")["metadata"]["generation"];
+    assert_eq!(*generation, others, "pods of other nodes are not replaced");
+
+    // It holds nothing any more: its pods end, and while one is left so is its record.
+    hold(&world, HYPERVISORS, "node-b", &[]);
+    let set = get(&world, DAEMON_SET, "cloud-compute-nova-compute");
+    world.apply_object(&json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "last", "namespace": NAMESPACE,
+            "labels": {
+                "app.kubernetes.io/instance": "cloud-compute", "openstack.k8s.io/kind": "NovaCompute",
+            },
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "cloud-compute-nova-compute",
+                "uid": set["metadata"]["uid"],
+            }],
+        },
+        "spec": { "nodeName": "node-b" },
+    }));
+    converge(&world, &running).await;
+    assert!(!exists(&world, DAEMON_SET, "cloud-compute-libvirt-leaving"));
+    assert!(exists(&world, DAEMON_SET, "cloud-ovn-ovs-vswitchd-leaving"), "a port is still there");
+    assert_eq!(rows(&world, compute::KIND, "cloud-compute")[1]["state"], "Left");
+    assert!(hypervisor(&world, "node-b").is_some());
+
+    world.delete_object(POD, NAMESPACE, "last");
+    hold(&world, &southbound, "node-b", &[]);
+    converge(&world, &running).await;
+    assert_eq!(hypervisor(&world, "node-b"), None);
+    assert!(!world.agents.state(&southbound).agents.contains_key("node-b"));
+    assert_eq!(rows(&world, compute::KIND, "cloud-compute"), json!([{ "name": "node-a", "state": "Up" }]));
+    assert!(!exists(&world, chassis::KIND, "cloud-ovn-node-b"));
+    assert!(!exists(&world, DAEMON_SET, "cloud-ovn-ovs-vswitchd-leaving"));
+    assert!(!exists(&world, DAEMON_SET, "cloud-neutron-metadata-agent-leaving"));
+    assert!(is_ready(&world, control_plane::KIND, "cloud"));
+}
+
+#[tokio::test]
+async fn a_node_that_is_chosen_again_gets_work_again() {
+    let (world, running) = cloud_on(&["node-a", "node-b"]).await;
+    hold(&world, HYPERVISORS, "node-b", &["server (1)"]);
+    set_chosen(&world, "node-b", false);
+    converge(&world, &running).await;
+    assert!(!hypervisor(&world, "node-b").unwrap().admitted);
+    set_chosen(&world, "node-b", true);
+    converge(&world, &running).await;
+    assert!(hypervisor(&world, "node-b").unwrap().admitted);
+    assert_eq!(rows(&world, compute::KIND, "cloud-compute")[1]["state"], "Up");
+    assert!(!exists(&world, DAEMON_SET, "cloud-compute-libvirt-leaving"));
+}
+
+#[tokio::test]
+async fn a_registry_that_does_not_answer_forgets_no_node() {
+    let (world, running) = cloud_on(&["node-a", "node-b"]).await;
+    hold(&world, HYPERVISORS, "node-b", &["server (1)"]);
+    set_chosen(&world, "node-b", false);
+    converge(&world, &running).await;
+    world.agents.set_down(true);
+    for _ in 0..3 {
+        crate::driver::round(&world, &running).await;
+    }
+    assert_eq!(rows(&world, compute::KIND, "cloud-compute")[1]["state"], "Leaving");
+    assert!(exists(&world, DAEMON_SET, "cloud-compute-libvirt-leaving"));
+    world.agents.set_down(false);
+    converge(&world, &running).await;
+    assert!(is_ready(&world, control_plane::KIND, "cloud"));
+}
+
+#[tokio::test]
+async fn a_node_that_changes_hands_is_not_emptied() {
+    let (world, running) = cloud_on(&["node-a", "node-b"]).await;
+    let mut spec = get(&world, compute::KIND, "cloud-compute")["spec"].clone();
+    spec["nodeSelector"] = json!({ "kind": "large" });
+    world.apply_object(&whole_object(compute::KIND, "large", &spec));
+    world.edit_object(NODE, "", "node-b", |node| node["metadata"]["labels"] = json!({ "kind": "large" }));
+    let key = crate::driver::key(compute::KIND, "large");
+    for _ in 0..3 {
+        running.reconcile(&key).await;
+        world.cluster.settle();
+    }
+    assert_eq!(rows(&world, compute::KIND, "large"), json!([{ "name": "node-b", "state": "Up" }]));
+    converge(&world, &running).await;
+    assert!(hypervisor(&world, "node-b").unwrap().admitted);
+    assert!(!exists(&world, DAEMON_SET, "cloud-compute-libvirt-leaving"));
+}
+
+#[tokio::test]
+async fn some_nodes_may_be_told_other_settings() {
+    let world = world();
+    add_node(&world, "node-a");
+    add_node(&world, "node-b");
+    world.edit_object(NODE, "", "node-b", |node| node["metadata"]["labels"]["rack"] = json!("two"));
+    let mapping = |bridge: &str| json!([{ "physicalNetwork": "physnet1", "bridge": bridge }]);
+    let spec = json!({ "ovn": {
+        "bridgeMappings": mapping("br-ex"),
+        "overrides": [{ "nodeSelector": { "rack": "two" }, "bridgeMappings": mapping("br-two") }],
+    } });
+    world.apply_object(&whole_object(control_plane::KIND, "cloud", &spec));
+    converge(&world, &engine(&world)).await;
+    let maps = world.cluster.objects(CONFIG_MAP);
+    let files = maps.iter().find(|map| map["data"]["nodes"].is_string()).unwrap();
+    assert!(files["data"]["nodes"].to_string().contains("physnet1 br-ex"));
+    assert!(files["data"]["node-node-b"].to_string().contains("physnet1 br-two"));
+    assert!(files["data"]["node-node-a"].is_null());
+    let bridge = |node: &str| {
+        get(&world, chassis::KIND, &format!("cloud-ovn-{node}"))["spec"]["bridgeMappings"][0]["bridge"]
+            .clone()
+    };
+    assert_eq!((bridge("node-a"), bridge("node-b")), (json!("br-ex"), json!("br-two")));
+}

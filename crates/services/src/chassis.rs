@@ -1,0 +1,78 @@
+//! OVN's chassis: the switch of one node, as the network's databases know it. The network makes one for each node.
+
+use kube::CustomResource;
+use openstack_operator_model::common::NameReference;
+use openstack_operator_model::kind::Kind;
+use openstack_operator_model::name;
+use openstack_operator_model::need::Needs;
+use openstack_operator_model::plan::Plan;
+use openstack_operator_model::schema;
+use openstack_operator_model::service::{self, Context, Invalid};
+use openstack_operator_model::status::Status;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ovn::{self, BridgeMapping, Encapsulation, Gateway};
+
+pub const KIND: Kind = Kind::own("OVNChassis", "ovnchassis");
+
+/// A node's part in virtual networks. The operator writes it for every node of an `OVNNetwork`; its status says whether the
+/// node has registered and answers.
+#[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "openstack.k8s.io",
+    version = "v1alpha1",
+    kind = "OVNChassis",
+    plural = "ovnchassis",
+    namespaced,
+    status = "Status",
+    shortname = "chassis",
+    category = "openstack"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct OVNChassisSpec {
+    /// The node.
+    #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
+    pub hostname: String,
+    pub ovn: Network,
+    /// Networks outside, and the bridges of the node that lead to them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["physicalNetwork"],
+    ))]
+    pub bridge_mappings: Vec<BridgeMapping>,
+    #[serde(default)]
+    pub encapsulation: Encapsulation,
+    #[serde(default)]
+    pub gateway: Gateway,
+}
+
+/// The network that the chassis is part of.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Network {
+    pub cluster_ref: NameReference,
+}
+
+pub struct Service;
+
+impl service::Service for Service {
+    type Object = OVNChassis;
+    const KIND: Kind = KIND;
+    const NAME: &'static str = "ovn-chassis";
+    /// It has nothing whose name would be longer.
+    const LONGEST_NAME: usize = name::LONGEST;
+
+    fn needs(object: &OVNChassis) -> Needs {
+        Needs::default().object("spec.ovn.clusterRef", ovn::KIND, Some(&object.spec.ovn.cluster_ref.name))
+    }
+
+    fn plan(context: &Context<'_, OVNChassis>) -> Result<Plan, Invalid> {
+        let OVNChassisSpec { hostname, ovn, .. } = &context.object.spec;
+        let name = &ovn.cluster_ref.name;
+        let network = context.inputs.network(ovn::KIND, name, "spec.ovn.clusterRef.name")?;
+        let roster = ovn::roster(name, &network.southbound, vec![hostname.clone()]);
+        Ok(Plan { roster: Some(roster), ..Plan::default() })
+    }
+}

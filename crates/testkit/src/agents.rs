@@ -1,0 +1,94 @@
+//! Registries of agents in memory.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use openstack_operator_engine::ports::{Admission, Agent, Agents, Login, PortResult, RegistryLogin};
+use serde::Serialize;
+
+use crate::server::{FakeServer, ServerState};
+
+/// Registries by their address; one with several members by all of them.
+pub type FakeAgents = FakeServer<AgentState>;
+
+/// Agents by node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AgentState {
+    pub agents: BTreeMap<String, AgentEntry>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AgentEntry {
+    pub up: bool,
+    /// Whether it is given work.
+    pub admitted: bool,
+    pub holds: Vec<String>,
+}
+
+impl AgentEntry {
+    /// One that has just registered.
+    pub fn new() -> Self {
+        Self { up: true, admitted: true, holds: Vec::new() }
+    }
+}
+
+impl Default for AgentEntry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ServerState for AgentState {
+    const PORT: &'static str = "agents";
+}
+
+fn address(registry: &RegistryLogin) -> (String, Login) {
+    match registry {
+        RegistryLogin::Hypervisors { url, identity } => (url.clone(), identity.administrator.clone()),
+        RegistryLogin::Chassis { southbound, .. } => {
+            let nobody = Login { username: String::new(), password: String::new() };
+            (southbound.join(","), nobody)
+        }
+    }
+}
+
+#[async_trait]
+impl Agents for FakeAgents {
+    async fn list(&self, registry: &RegistryLogin) -> PortResult<Vec<Agent>> {
+        let (address, login) = address(registry);
+        self.call("list", "", (&address, &login), |_| Ok(()))?;
+        let admission = |entry: &AgentEntry| match (registry, entry.admitted) {
+            (RegistryLogin::Chassis { .. }, _) => Admission::Fixed,
+            (_, true) => Admission::Open,
+            (_, false) => Admission::Closed,
+        };
+        let agents = self.state(&address).agents.into_iter();
+        Ok(agents.map(|(node, entry)| Agent { node, up: entry.up, admission: admission(&entry) }).collect())
+    }
+
+    async fn holdings(&self, registry: &RegistryLogin, node: &str) -> PortResult<Vec<String>> {
+        let (address, login) = address(registry);
+        self.call("holdings", node, (&address, &login), |_| Ok(()))?;
+        Ok(self.state(&address).agents.get(node).map(|entry| entry.holds.clone()).unwrap_or_default())
+    }
+
+    async fn admit(&self, registry: &RegistryLogin, node: &str, admitted: bool) -> PortResult<()> {
+        let (address, login) = address(registry);
+        self.call("admit", node, (&address, &login), |state| {
+            if let Some(entry) = state.agents.get_mut(node) {
+                entry.admitted = admitted;
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    async fn remove(&self, registry: &RegistryLogin, node: &str) -> PortResult<()> {
+        let (address, login) = address(registry);
+        self.call("remove", node, (&address, &login), |state| {
+            state.agents.remove(node);
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
