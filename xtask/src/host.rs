@@ -10,13 +10,15 @@ use crate::directories::Directories;
 use crate::progress::Progress;
 
 /// A program and the package that holds it.
-const TOOLS: [(&str, &str); 8] = [
+const TOOLS: [(&str, &str); 10] = [
     ("buildah", "buildah"),
     ("ip", "iproute2"),
     ("mmdebstrap", "mmdebstrap"),
     ("mount", "mount"),
     ("nft", "nftables"),
     ("nsenter", "util-linux"),
+    ("ping", "iputils-ping"),
+    ("ssh", "openssh-client"),
     ("sysctl", "procps"),
     ("unshare", "util-linux"),
 ];

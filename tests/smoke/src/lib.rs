@@ -5,6 +5,7 @@ mod exec;
 pub mod http;
 mod namespace;
 pub mod pod;
+pub mod power;
 mod report;
 pub mod wait;
 

@@ -45,6 +45,7 @@ pub(super) fn environment(
     environment.insert("SMOKE_IMAGES", images(builder, &origin)?);
     environment.insert("E2E_OPERATOR", text(&builder.program("operator")?));
     environment.insert("E2E_IMAGES_REGISTRY", origin.prefix());
+    environment.insert("E2E_GUEST_IMAGE", origin.reference("guest")?);
     environment.insert("E2E_IMAGES_TAG", RELEASE.to_owned());
     Ok(environment)
 }

@@ -1,7 +1,7 @@
 //! A user of the cloud: the command-line client in a pod, with the clouds.yaml that the operator writes.
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, EnvVar, Volume, VolumeMount};
+use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, EnvVar, ImageVolumeSource, Volume, VolumeMount};
 use openstack_operator_smoke::Sandbox;
 use openstack_operator_smoke::pod::{container, restricted};
 use serde_json::Value;
@@ -10,6 +10,8 @@ use crate::cloud::Cloud;
 use crate::operator::Operator;
 
 const POD: &str = "client";
+/// Volume with the disk of a guest, and its path.
+const GUEST: &str = "guest";
 
 pub(crate) struct Client<'a> {
     sandbox: &'a Sandbox,
@@ -22,13 +24,17 @@ impl<'a> Client<'a> {
         sandbox: &'a Sandbox,
         operator: &'a Operator,
         cloud: &'a Cloud<'a>,
+        guest: Option<String>,
     ) -> Result<Self> {
         let mut main = container(POD, sandbox.image("client")?, &["sleep", "infinity"]);
-        main.volume_mounts = Some(vec![VolumeMount {
-            name: "tmp".into(),
-            mount_path: "/tmp".into(),
+        let mount = |name: &str| VolumeMount {
+            name: name.to_owned(),
+            mount_path: format!("/{name}"),
             ..VolumeMount::default()
-        }]);
+        };
+        let mut mounts = vec![mount("tmp")];
+        mounts.extend(guest.is_some().then(|| mount(GUEST)));
+        main.volume_mounts = Some(mounts);
         let variable = |name: &str, value: &str| EnvVar {
             name: name.to_owned(),
             value: Some(value.to_owned()),
@@ -40,11 +46,17 @@ impl<'a> Client<'a> {
             variable("OS_CLOUD", cloud.name),
         ]);
         let mut spec = restricted(main);
-        spec.volumes = Some(vec![Volume {
+        let mut volumes = vec![Volume {
             name: "tmp".to_owned(),
             empty_dir: Some(EmptyDirVolumeSource::default()),
             ..Volume::default()
-        }]);
+        }];
+        volumes.extend(guest.map(|reference| Volume {
+            name: GUEST.to_owned(),
+            image: Some(ImageVolumeSource { reference: Some(reference), ..ImageVolumeSource::default() }),
+            ..Volume::default()
+        }));
+        spec.volumes = Some(volumes);
         sandbox.start(POD, spec).await?;
         let client = Self { sandbox, operator, cloud };
         client.log_in().await?;

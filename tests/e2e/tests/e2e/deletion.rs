@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret, Service};
 use kube::Resource;
@@ -15,6 +15,9 @@ use serde_json::json;
 use crate::cloud::Cloud;
 
 const END: Duration = Duration::from_mins(4);
+/// Volumes that stay: of the database and the bus, and of a whole cloud also of the networks' databases and the images.
+pub(crate) const IDENTITY_VOLUMES: usize = 2;
+pub(crate) const WHOLE_VOLUMES: usize = 5;
 const MANAGED: &str = "app.kubernetes.io/managed-by=openstack-operator";
 
 /// Takes Keystone away in a way that the operator does not mend.
@@ -30,7 +33,7 @@ pub(crate) async fn loses_keystone(sandbox: &Sandbox, cloud: &Cloud<'_>) -> Resu
     await_deletion(&deployment, &keystone, uid.as_deref(), END).await
 }
 
-pub(crate) async fn goes(sandbox: &Sandbox, cloud: &Cloud<'_>) -> Result<()> {
+pub(crate) async fn goes(sandbox: &Sandbox, cloud: &Cloud<'_>, volumes_kept: usize) -> Result<()> {
     let object = cloud.control_planes().get(cloud.name).await?;
     cloud.control_planes().delete(cloud.name, &DeleteParams::default()).await?;
     await_deletion(&cloud.control_planes(), cloud.name, object.metadata.uid.as_deref(), END)
@@ -39,6 +42,7 @@ pub(crate) async fn goes(sandbox: &Sandbox, cloud: &Cloud<'_>) -> Result<()> {
     eventually("everything to be gone", END, async || {
         is_empty::<Deployment>(sandbox).await?;
         is_empty::<StatefulSet>(sandbox).await?;
+        is_empty::<DaemonSet>(sandbox).await?;
         is_empty::<Job>(sandbox).await?;
         is_empty::<Service>(sandbox).await?;
         is_empty::<ConfigMap>(sandbox).await?;
@@ -50,11 +54,7 @@ pub(crate) async fn goes(sandbox: &Sandbox, cloud: &Cloud<'_>) -> Result<()> {
     })
     .await?;
     let volumes = sandbox.api::<PersistentVolumeClaim>().list(&ListParams::default()).await?;
-    ensure!(
-        volumes.items.len() == 2,
-        "the volumes of the database and the bus should stay: {:?}",
-        volumes.items
-    );
+    ensure!(volumes.items.len() == volumes_kept, "{volumes_kept} volumes should stay: {:?}", volumes.items);
     Ok(())
 }
 

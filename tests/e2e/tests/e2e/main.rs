@@ -5,21 +5,28 @@ mod client;
 mod cloud;
 mod deletion;
 mod healing;
+mod leaving;
+mod nodes;
 mod operator;
 mod rotation;
+mod servers;
 
+use std::env;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use openstack_operator_smoke::power::power_cycle;
 use openstack_operator_smoke::{PodSecurity, notice, with_cluster_alone};
 use serde_json::json;
 
 use crate::client::Client;
 use crate::cloud::Cloud;
+use crate::nodes::Nodes;
 use crate::operator::Operator;
+use crate::servers::Servers;
 
 /// How long a cloud may take to become Ready on a loaded machine.
-const CLOUD_START: Duration = Duration::from_mins(10);
+const CLOUD_START: Duration = Duration::from_mins(15);
 
 #[tokio::test]
 async fn a_cloud_serves_heals_changes_and_goes() -> Result<()> {
@@ -28,7 +35,7 @@ async fn a_cloud_serves_heals_changes_and_goes() -> Result<()> {
         let cloud = Cloud::new(sandbox, "cloud");
         cloud.apply(&json!({})).await?;
         cloud.ready(CLOUD_START).await?;
-        let client = Client::start(sandbox, &operator, &cloud).await?;
+        let client = Client::start(sandbox, &operator, &cloud, None).await?;
         client.uses_the_cloud().await?;
         notice("the cloud serves; now damaging it");
         operator.rests(sandbox, &client).await?;
@@ -38,7 +45,55 @@ async fn a_cloud_serves_heals_changes_and_goes() -> Result<()> {
         rotation::rotates(sandbox, &cloud, &client).await?;
         operator.rests(sandbox, &client).await?;
         notice("the cloud changes as planned; now deleting it");
-        deletion::goes(sandbox, &cloud).await
+        deletion::goes(sandbox, &cloud, deletion::IDENTITY_VOLUMES).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_cloud_runs_servers_that_outlive_its_pods() -> Result<()> {
+    with_cluster_alone("servers", PodSecurity::Privileged, async |sandbox| {
+        let (Some(range), Some(xtask)) = (&sandbox.environment.provider_range, &sandbox.environment.xtask)
+        else {
+            notice("skipped: the sample's interfaces are those of the local cluster");
+            return Ok(());
+        };
+        let operator = Operator::install(sandbox).await?;
+        let cloud = Cloud::whole(sandbox, "whole");
+        let nodes = Nodes::new(sandbox);
+        let [one, other] = nodes.take().await?;
+        let changes = json!({
+            "ovn": { "controller": { "nodeSelector": nodes.selector() } },
+            "compute": { "nodeSelector": nodes.selector() },
+        });
+        cloud.apply(&changes).await?;
+        cloud.ready(CLOUD_START).await?;
+        let guest = env::var("E2E_GUEST_IMAGE").context("E2E_GUEST_IMAGE is not set")?;
+        let client = Client::start(sandbox, &operator, &cloud, Some(guest)).await?;
+        client.uses_the_cloud().await?;
+        notice("the cloud serves; now making servers");
+        let servers = Servers::prepare(sandbox, &cloud, &client, range).await?;
+        let first = servers.create("first", &one).await?;
+        servers.is_whole(&first).await?;
+        servers.ends_by_itself(&first).await?;
+        let second = servers.create("second", &other).await?;
+        servers.reaches(&first, &second).await?;
+        notice("servers of two nodes reach each other; now taking pods away under them");
+        servers.outlives_pods(&first).await?;
+        let third = servers.create("third", &other).await?;
+        notice("a new server serves; now taking a node's power away");
+        servers.keeps(&first, &sandbox.namespace).await?;
+        power_cycle(sandbox, xtask, &one).await?;
+        servers.pods_are_ready().await?;
+        cloud.ready(CLOUD_START).await?;
+        servers.starts_again(&first, &sandbox.namespace).await?;
+        notice("the server is back with its disk; now taking the other node out");
+        leaving::leaves(&cloud, &client, &servers, &nodes, &other, vec![second, third]).await?;
+        servers.delete(first).await?;
+        servers.left_nothing().await?;
+        operator.rests(sandbox, &client).await?;
+        deletion::goes(sandbox, &cloud, deletion::WHOLE_VOLUMES).await?;
+        nodes.release(&one).await
     })
     .await
 }
@@ -51,7 +106,7 @@ async fn a_cloud_whose_keystone_is_gone_can_be_deleted() -> Result<()> {
         cloud.apply(&json!({ "keystone": { "database": { "deletionPolicy": "Delete" } } })).await?;
         cloud.ready(CLOUD_START).await?;
         deletion::loses_keystone(sandbox, &cloud).await?;
-        deletion::goes(sandbox, &cloud).await
+        deletion::goes(sandbox, &cloud, deletion::IDENTITY_VOLUMES).await
     })
     .await
 }

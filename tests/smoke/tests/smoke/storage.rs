@@ -1,12 +1,11 @@
 //! What a `StatefulSet` writes to its volume is there after its node lost power.
 
-use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::{
-    Node, PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod, PodTemplateSpec, VolumeMount,
+    PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod, PodTemplateSpec, VolumeMount,
     VolumeResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -14,17 +13,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use openstack_operator_smoke::pod::{container, metadata, restricted};
-use openstack_operator_smoke::wait::{
-    POD_START, await_condition, eventually, is_node_ready, is_pod_finished, is_pod_ready,
-};
+use openstack_operator_smoke::power::power_cycle;
+use openstack_operator_smoke::wait::{POD_START, await_condition, eventually, is_pod_finished, is_pod_ready};
 use openstack_operator_smoke::{Environment, PodSecurity, Sandbox, notice, with_cluster_alone};
-use tokio::process::Command;
-use tokio::time::timeout;
 
-/// The control plane declares a silent node lost after its grace period, a minute by default.
-const NODE_LOSS: Duration = Duration::from_mins(4);
 const NODE_RETURN: Duration = Duration::from_mins(5);
-const SWITCH: Duration = Duration::from_mins(5);
 
 #[tokio::test]
 async fn volume_survives_power_cycle_of_its_node() -> Result<()> {
@@ -91,33 +84,6 @@ fn keeper(image: String) -> StatefulSet {
 
 fn container_id(pod: &Pod) -> Option<String> {
     pod.status.as_ref()?.container_statuses.as_ref()?.first()?.container_id.clone()
-}
-
-async fn power_cycle(sandbox: &Sandbox, xtask: &Path, node: &str) -> Result<()> {
-    let nodes = Api::<Node>::all(sandbox.client.clone());
-    let lost = async {
-        switch(xtask, "power-off", node).await?;
-        await_condition(&nodes, node, "to be lost", NODE_LOSS, |node| !is_node_ready(node)).await
-    }
-    .await;
-    // The node comes back even if its loss went unnoticed: other tests need it.
-    switch(xtask, "power-on", node).await?;
-    lost?;
-    await_condition(&nodes, node, "to be ready again", NODE_RETURN, is_node_ready).await.map(drop)
-}
-
-async fn switch(xtask: &Path, action: &str, node: &str) -> Result<()> {
-    let task = format!("{} cluster {action} {node}", xtask.display());
-    let command = Command::new(xtask).args(["cluster", action, node]).kill_on_drop(true).output();
-    let output = timeout(SWITCH, command)
-        .await
-        .with_context(|| format!("{task} did not end within {SWITCH:?}"))?
-        .with_context(|| format!("failed to start {task}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let text = [output.stdout, output.stderr].concat();
-    bail!("{task} failed, {}:\n{}", output.status, String::from_utf8_lossy(&text));
 }
 
 async fn ready_pods(sandbox: &Sandbox, node: &str) -> Result<Vec<Option<String>>> {
