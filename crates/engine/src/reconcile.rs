@@ -124,22 +124,22 @@ impl Engine {
         let observed = self.claims(&instance, &plan, &gathered, work).await?;
         let manifests = guarded("lowering", || Ok(lower::lower(&instance, &plan, &observed)))?;
         self.phases(key, service, object, &plan, &gathered, &manifests, work).await?;
+        if !work.is_stopped() {
+            let wanted = task::wanted_install(&plan.tasks).map(str::to_owned);
+            if work.status.installed != wanted {
+                work.status.installed = wanted;
+                work.again = true;
+            }
+            work.at = ConditionType::Pruned;
+            self.undo_unwanted(&key.namespace, &effects, &mut work.status.effects).await?;
+            self.prune(&instance, &plan, &manifests).await?;
+        }
+        // Nodes may leave whatever else is not done, and what is not wanted goes whatever nodes do.
         if let Some(roster) = &plan.roster {
             work.at = ConditionType::NodesReady;
             let progress = attempted(self.muster(key, roster, &gathered, work).await);
             work.found(ConditionType::NodesReady, progress);
         }
-        if work.is_stopped() {
-            return Ok(());
-        }
-        let wanted = task::wanted_install(&plan.tasks).map(str::to_owned);
-        if work.status.installed != wanted {
-            work.status.installed = wanted;
-            work.again = true;
-        }
-        work.at = ConditionType::Pruned;
-        self.undo_unwanted(&key.namespace, &effects, &mut work.status.effects).await?;
-        self.prune(&instance, &plan, &manifests).await?;
         Ok(())
     }
 

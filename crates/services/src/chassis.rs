@@ -12,7 +12,7 @@ use openstack_operator_model::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ovn::{self, BridgeMapping, Encapsulation, Gateway};
+use crate::ovn::{self, Links};
 
 pub const KIND: Kind = Kind::own("OVNChassis", "ovnchassis");
 
@@ -35,17 +35,8 @@ pub struct OVNChassisSpec {
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub hostname: String,
     pub ovn: Network,
-    /// Networks outside, and the bridges of the node that lead to them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), extend(
-        "x-kubernetes-list-type" = "map",
-        "x-kubernetes-list-map-keys" = ["physicalNetwork"],
-    ))]
-    pub bridge_mappings: Vec<BridgeMapping>,
-    #[serde(default)]
-    pub encapsulation: Encapsulation,
-    #[serde(default)]
-    pub gateway: Gateway,
+    #[serde(flatten)]
+    pub links: Links,
 }
 
 /// The network that the chassis is part of.

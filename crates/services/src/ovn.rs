@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use openstack_operator_model::common::{DeletionPolicy, Resources};
+use openstack_operator_model::common::{DeletionPolicy, NameReference, Resources};
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
@@ -15,8 +15,7 @@ use openstack_operator_model::plan::{
 use openstack_operator_model::service::{self, Context, Direction, Invalid, Member};
 use openstack_operator_model::status::{NetworkServer, Provides};
 
-use crate::chassis;
-use crate::ovn::node::Node;
+use crate::chassis::{self, OVNChassisSpec};
 use crate::shared;
 
 pub use spec::*;
@@ -91,15 +90,14 @@ impl service::Service for Service {
             ("switch.sh", include_str!("ovn/switch.sh")),
         ];
         let files = scripts.map(|(file, text)| (file.to_owned(), text.to_owned())).into();
-        let plain = Node::plain(template);
-        let mut live_files = BTreeMap::from([("nodes".to_owned(), node_settings(context, &plain))]);
+        let mut live_files = BTreeMap::from([("nodes".to_owned(), node_settings(context, &template.links))]);
         let mut children = Vec::new();
         for (name, labels) in context.inputs.nodes.iter().chain(&context.inputs.leaving) {
-            let special = Node::special(template, labels);
-            if let Some(node) = &special {
-                live_files.insert(format!("node-{name}"), node_settings(context, node));
+            let special = node::special_links(template, labels);
+            if let Some(links) = &special {
+                live_files.insert(format!("node-{name}"), node_settings(context, links));
             }
-            children.push(chassis(context, name, special.as_ref().unwrap_or(&plain))?);
+            children.push(chassis(context, name, special.unwrap_or_else(|| template.links.clone()))?);
         }
         let network = network(context);
         let roster = |network: &NetworkServer| {
@@ -149,8 +147,10 @@ pub(crate) fn roster(network: &str, southbound: &[String], nodes: Vec<String>) -
     }
 }
 
-fn chassis(context: &Context<'_, OVNNetwork>, hostname: &str, node: &Node<'_>) -> Result<Child, Invalid> {
-    let spec = serde_json::to_value(node.chassis(context.name, hostname))
+fn chassis(context: &Context<'_, OVNNetwork>, hostname: &str, links: Links) -> Result<Child, Invalid> {
+    let cluster_ref = NameReference { name: context.name.to_owned() };
+    let ovn = chassis::Network { cluster_ref };
+    let spec = serde_json::to_value(OVNChassisSpec { hostname: hostname.to_owned(), ovn, links })
         .map_err(|error| Invalid::new("spec", format!("has no JSON form: {error}")))?;
     Ok(Child {
         kind: chassis::KIND,
@@ -213,7 +213,7 @@ fn network(context: &Context<'_, OVNNetwork>) -> Option<NetworkServer> {
 fn physical_networks(template: &OVNNetworkTemplate) -> Vec<String> {
     let special = template.overrides.iter().filter_map(|change| change.bridge_mappings.as_ref()).flatten();
     let mut networks: Vec<String> = Vec::new();
-    for mapping in template.bridge_mappings.iter().chain(special) {
+    for mapping in template.links.bridge_mappings.iter().chain(special) {
         if !networks.contains(&mapping.physical_network) {
             networks.push(mapping.physical_network.clone());
         }
@@ -222,14 +222,14 @@ fn physical_networks(template: &OVNNetworkTemplate) -> Vec<String> {
 }
 
 /// What the switch of a node is to be, in the words of `switch.sh`.
-fn node_settings(context: &Context<'_, OVNNetwork>, node: &Node<'_>) -> String {
+fn node_settings(context: &Context<'_, OVNNetwork>, links: &Links) -> String {
     let template = &context.object.spec.template;
     let mut text = format!("datapath {}\n", template.ovs.datapath.name());
-    let interface = node.encapsulation.interface.as_deref().unwrap_or_default();
+    let interface = links.encapsulation.interface.as_deref().unwrap_or_default();
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "encapsulation {} {interface}", node.encapsulation.kind.name());
-    let _ = writeln!(text, "gateway {}", if node.gateway.enabled { "yes" } else { "no" });
-    for mapping in node.bridge_mappings {
+    let _ = writeln!(text, "encapsulation {} {interface}", links.encapsulation.kind.name());
+    let _ = writeln!(text, "gateway {}", if links.gateway.enabled { "yes" } else { "no" });
+    for mapping in &links.bridge_mappings {
         let interface = mapping.interface.as_deref().unwrap_or_default();
         let _ = writeln!(text, "mapping {} {} {interface}", mapping.physical_network, mapping.bridge);
     }

@@ -177,6 +177,17 @@ async fn a_node_that_is_chosen_no_more_leaves_step_by_step() {
 }
 
 #[tokio::test]
+async fn a_node_that_is_down_keeps_no_other_from_leaving() {
+    let (world, running) = cloud_on(&["node-a", "node-b"]).await;
+    world.agents.edit(HYPERVISORS, |state| state.agents.get_mut("node-a").unwrap().up = false);
+    set_chosen(&world, "node-b", false);
+    converge(&world, &running).await;
+    assert_eq!(hypervisor(&world, "node-b"), None);
+    assert!(!exists(&world, DAEMON_SET, "cloud-compute-libvirt-leaving"));
+    assert_eq!(condition(&world, compute::KIND, "cloud-compute", "NodesReady").2, "node node-a is down");
+}
+
+#[tokio::test]
 async fn a_node_that_is_chosen_again_gets_work_again() {
     let (world, running) = cloud_on(&["node-a", "node-b"]).await;
     hold(&world, HYPERVISORS, "node-b", &["server (1)"]);

@@ -1,6 +1,6 @@
 //! What OVN runs on nodes: the switch, its database, and what sets it up.
 
-use openstack_operator_model::common::{NameReference, Resources, Scheduling};
+use openstack_operator_model::common::{Resources, Scheduling};
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::need::Labels;
 use openstack_operator_model::plan::{
@@ -9,10 +9,8 @@ use openstack_operator_model::plan::{
 use openstack_operator_model::service::Context;
 
 use super::{
-    BridgeMapping, Encapsulation, Gateway, NodeOverride, OVNNetwork, OVNNetworkSpec, OVNNetworkTemplate,
-    USER, connected_probes, container,
+    Links, NodeOverride, OVNNetwork, OVNNetworkSpec, OVNNetworkTemplate, USER, connected_probes, container,
 };
-use crate::chassis::{self, OVNChassisSpec};
 use crate::shared;
 
 pub(super) fn workloads(context: &Context<'_, OVNNetwork>) -> Vec<Workload> {
@@ -20,47 +18,18 @@ pub(super) fn workloads(context: &Context<'_, OVNNetwork>) -> Vec<Workload> {
     shared::with_leaving(workloads, &context.inputs.leaving_nodes())
 }
 
-/// Settings of a node: those of the first override that its labels fit, and those of all where it says nothing.
-pub(super) struct Node<'a> {
-    pub(super) bridge_mappings: &'a [BridgeMapping],
-    pub(super) encapsulation: &'a Encapsulation,
-    pub(super) gateway: &'a Gateway,
-}
-
-impl<'a> Node<'a> {
-    /// A node that is nothing special.
-    pub(super) fn plain(template: &'a OVNNetworkTemplate) -> Self {
-        Self {
-            bridge_mappings: &template.bridge_mappings,
-            encapsulation: &template.encapsulation,
-            gateway: &template.gateway,
-        }
-    }
-
-    /// A node with these labels; none where it is nothing special.
-    pub(super) fn special(template: &'a OVNNetworkTemplate, labels: &Labels) -> Option<Self> {
-        let fits = |change: &&NodeOverride| {
-            change.node_selector.iter().all(|(label, value)| labels.get(label) == Some(value))
-        };
-        let change = template.overrides.iter().find(fits)?;
-        let plain = Self::plain(template);
-        Some(Self {
-            bridge_mappings: change.bridge_mappings.as_deref().unwrap_or(plain.bridge_mappings),
-            encapsulation: change.encapsulation.as_ref().unwrap_or(plain.encapsulation),
-            gateway: change.gateway.as_ref().unwrap_or(plain.gateway),
-        })
-    }
-
-    /// The object that stands for it.
-    pub(super) fn chassis(&self, network: &str, hostname: &str) -> OVNChassisSpec {
-        OVNChassisSpec {
-            hostname: hostname.to_owned(),
-            ovn: chassis::Network { cluster_ref: NameReference { name: network.to_owned() } },
-            bridge_mappings: self.bridge_mappings.to_vec(),
-            encapsulation: self.encapsulation.clone(),
-            gateway: self.gateway.clone(),
-        }
-    }
+/// Where the switch of a node with these labels leads, if not where the others do.
+pub(super) fn special_links(template: &OVNNetworkTemplate, labels: &Labels) -> Option<Links> {
+    let fits = |change: &&NodeOverride| {
+        change.node_selector.iter().all(|(label, value)| labels.get(label) == Some(value))
+    };
+    let change = template.overrides.iter().find(fits)?.clone();
+    let plain = template.links.clone();
+    Some(Links {
+        bridge_mappings: change.bridge_mappings.unwrap_or(plain.bridge_mappings),
+        encapsulation: change.encapsulation.unwrap_or(plain.encapsulation),
+        gateway: change.gateway.unwrap_or(plain.gateway),
+    })
 }
 
 /// Where the pods of nodes run.

@@ -48,7 +48,21 @@ pub struct OVNNetworkTemplate {
     /// The switch of a node.
     #[serde(default)]
     pub ovs: SwitchSettings,
-    /// Networks outside, and the bridges of each node that lead to them.
+    #[serde(flatten)]
+    pub links: Links,
+    /// Settings of some nodes instead of those of all. Of several that fit a node the first counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub overrides: Vec<NodeOverride>,
+    #[serde(flatten)]
+    pub common: Common,
+}
+
+/// Where the switch of a node leads.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Links {
+    /// Networks outside, and the bridges of a node that lead to them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend(
         "x-kubernetes-list-type" = "map",
@@ -59,12 +73,6 @@ pub struct OVNNetworkTemplate {
     pub encapsulation: Encapsulation,
     #[serde(default)]
     pub gateway: Gateway,
-    /// Settings of some nodes instead of those of all. Of several that fit a node the first counts.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32))]
-    pub overrides: Vec<NodeOverride>,
-    #[serde(flatten)]
-    pub common: Common,
 }
 
 /// What is different on some nodes. What is left out is as on all.
