@@ -4,8 +4,9 @@ set -eu
 # The broker wants its settings in one directory. The list of members is read at each start, so that a member more
 # restarts no other.
 mkdir -p /run/rabbitmq/conf.d
-cp /etc/openstack/rabbitmq.conf /run/rabbitmq/conf.d/10-settings.conf
-cp /etc/openstack/live/members.conf /run/rabbitmq/conf.d/20-members.conf
+# What a start before this one has left cannot be written to.
+cp -f /etc/openstack/rabbitmq.conf /run/rabbitmq/conf.d/10-settings.conf
+cp -f /etc/openstack/live/members.conf /run/rabbitmq/conf.d/20-members.conf
 (
     umask 077
     # These count only where the data directory is empty.

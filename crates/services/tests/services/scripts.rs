@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use openstack_operator_model::lower::Observed;
 
-use crate::fixture::case;
+use crate::fixture::{case, cases};
 
 /// Where a container has what its scripts name.
 const MOVED: [&str; 4] = ["/etc/openstack/", "/var/lib/", "/run/", "/dev/termination-log"];
@@ -76,6 +76,23 @@ impl Place {
 
 fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Directories of a pod outlive its containers, and files of ConfigMaps are copied with their mode, which lets nobody write.
+/// Tests may run as root, who may all the same: so it is the text that is looked at.
+#[test]
+fn what_a_container_copies_it_can_copy_again_after_a_restart_in_place() {
+    let mut seen = 0;
+    for case in cases() {
+        for (file, text) in case.render(&Observed::default()).unwrap().plan.files {
+            let copies = text.lines().map(str::trim).filter(|line| line.starts_with("cp "));
+            for copy in copies {
+                assert!(copy.starts_with("cp -f "), "{} {file}: {copy}", case.title);
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 0, "nothing is copied any more: remove this test");
 }
 
 /// A volume with these files, and a program that makes a database.
