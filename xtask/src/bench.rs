@@ -1,6 +1,5 @@
 //! Benchmarks: what the operator costs, measured part by part, and written down where documents show it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -11,6 +10,7 @@ use crate::cloud;
 use crate::cluster::{self, settings::Settings};
 use crate::command::show;
 use crate::directories::Directories;
+use crate::document::Document;
 use crate::graph::{Graph, Weight};
 use crate::images::{Builder, RELEASE, origin::Origin};
 use crate::process;
@@ -76,13 +76,9 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<()
     let all = Part::value_variants().iter().copied();
     let parts: Vec<Part> = all.filter(|part| arguments.only.is_none_or(|only| only == *part)).collect();
     let sample = sample(directories, arguments.sample.as_deref(), &parts)?;
-    let document = directories.checkout.join(DOCUMENT);
+    let document = Document::new(&directories.checkout, DOCUMENT);
     if arguments.write {
-        // Hours of measuring must not end with a document that has no place for the figures.
-        let text = read(&document)?;
-        for part in &parts {
-            placed(&text, part.name(), "")?;
-        }
+        document.require_places(parts.iter().map(|part| part.name()))?;
     }
     let builder = Builder::new(directories);
     let settings = prepare(directories, &builder, &parts)?;
@@ -108,9 +104,7 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<()
         let figures = measure(&mut command)?;
         progress::print(&format!("## {}\n\n{}\n", part.name(), figures.trim()));
         if arguments.write {
-            // Read anew for each part: a person may edit the document while the figures come in.
-            let text = placed(&read(&document)?, part.name(), figures.trim())?;
-            fs::write(&document, text).with_context(|| format!("failed to write {}", document.display()))?;
+            document.write(part.name(), figures.trim())?;
         }
     }
     Ok(())
@@ -170,41 +164,13 @@ fn measure(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).context("the figures are no text")
 }
 
-fn read(document: &Path) -> Result<String> {
-    fs::read_to_string(document).with_context(|| format!("failed to read {}", document.display()))
-}
-
-/// The document with other figures of a part.
-fn placed(document: &str, part: &str, figures: &str) -> Result<String> {
-    let (begin, end) = (format!("<!-- {part} begins -->"), format!("<!-- {part} ends -->"));
-    let split = document.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?)));
-    let Some((before, (_, after))) = split else {
-        bail!("{DOCUMENT} has no place for {part}: put {begin} and {end} where its figures belong");
-    };
-    Ok(format!("{before}{begin}\n{figures}\n{end}{after}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn figures_replace_those_of_the_same_part() -> Result<()> {
-        let before =
-            "a\n<!-- plan begins -->\nold\n<!-- plan ends -->\n<!-- crd begins -->\n<!-- crd ends -->\n";
-        let after = placed(before, "plan", "new")?;
-        assert_eq!(after, before.replace("old", "new"));
-        assert!(placed(before, "fleet", "").is_err());
-        Ok(())
-    }
-
-    #[test]
     fn the_document_has_a_place_for_every_part() -> Result<()> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let text = read(&root.join(DOCUMENT))?;
-        for part in Part::value_variants() {
-            placed(&text, part.name(), "")?;
-        }
-        Ok(())
+        Document::new(&root, DOCUMENT).require_places(Part::value_variants().iter().map(|part| part.name()))
     }
 }

@@ -46,9 +46,9 @@ const FAMILY: &str = "debian";
 /// The namespace and the Deployment of the operator.
 const OPERATOR: &str = "openstack-operator";
 /// The namespace of the cloud: the local cluster's Gateway lives there.
-const NAMESPACE: &str = "openstack";
+pub(crate) const NAMESPACE: &str = "openstack";
 /// The kind that is a cloud.
-const KIND: &str = "openstackcontrolplanes.openstack.k8s.io";
+pub(crate) const KIND: &str = "openstackcontrolplanes.openstack.k8s.io";
 
 #[derive(Args)]
 pub(crate) struct UpArguments {

@@ -4,7 +4,9 @@ mod bench;
 mod cloud;
 mod cluster;
 mod command;
+mod conformance;
 mod directories;
+mod document;
 mod golang;
 mod graph;
 mod host;
@@ -47,6 +49,8 @@ enum Command {
     Test(test::Arguments),
     /// Measure what the operator costs, and print tables of it.
     Bench(bench::Arguments),
+    /// Run Tempest's smoke tests against the cloud that `up` made, and print tables of what came out.
+    Conformance(conformance::Arguments),
     /// The first process of a node: started by `cluster up`, never by a person.
     #[command(hide = true)]
     NodeInit(cluster::node_init::Arguments),
@@ -78,6 +82,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Command::Images(command) => images::run(&directories, command).map(|()| ExitCode::SUCCESS),
         Command::Test(arguments) => test::run(&directories, &arguments),
         Command::Bench(arguments) => bench::run(&directories, &arguments).map(|()| ExitCode::SUCCESS),
+        Command::Conformance(arguments) => conformance::run(&directories, &arguments),
         Command::NodeInit(_) => Ok(ExitCode::SUCCESS),
     }
 }

@@ -1,0 +1,201 @@
+"""Prepares a cloud for Tempest, runs its tests, tells what happens in lines of JSON, and leaves nothing behind."""
+
+import configparser
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+import sys
+
+import openstack
+import stestr.commands
+import subunit
+import testtools
+
+PROGRAM = "/program"
+WORKSPACE = "/workspace"
+CONFIGURATION = f"{WORKSPACE}/tempest.conf"
+GUEST = "/guest/guest.qcow2"
+# Names of what is made here; what the tests make has a prefix of Tempest's own.
+IMAGE = "conformance-guest"
+FLAVORS = {"conformance-small": 256, "conformance-larger": 320}
+NETWORK = "conformance-public"
+TEMPEST_PREFIX = "tempest"
+# What the tests know as passed and skipped; anything else is a failure.
+VERDICTS = {"success": "passed", "skip": "skipped"}
+
+
+def tell(event, **fields):
+    print(json.dumps({"event": event, **fields}), flush=True)
+
+
+def connect(settings):
+    """Uses the cloud as its administrator. The password is in the environment, under the name by which Tempest finds it."""
+    identity = settings["identity"]
+    return openstack.connect(
+        load_envvars=False,
+        load_yaml_config=False,
+        auth_url=identity["url"],
+        username=identity["username"],
+        password=os.environ["OS_AUTH__ADMIN_PASSWORD"],
+        project_name="admin",
+        user_domain_name="Default",
+        project_domain_name="Default",
+        region_name=identity["region"],
+    )
+
+
+def versions(cloud):
+    """Tempest's version, and the newest that each API speaks."""
+    found = {"Tempest": importlib.metadata.version("tempest")}
+    for interfaces in cloud.session.get_all_version_data(interface="public").values():
+        for service, offered in interfaces["public"].items():
+            newest = max(offered, key=lambda version: number(version["version"]))
+            found[f"{service} API"] = newest["max_microversion"] or newest["version"]
+    return found
+
+
+def number(version):
+    return [int(part) for part in re.findall(r"\d+", version or "")]
+
+
+def prepare(cloud, settings):
+    """Makes what tests share: the disk of a guest, two flavors, and a network that leads outside."""
+    image = cloud.create_image(
+        IMAGE,
+        filename=GUEST,
+        disk_format="qcow2",
+        container_format="bare",
+        visibility="public",
+        # A guest that does not answer the power button need not be waited for.
+        os_shutdown_timeout="5",
+        wait=True,
+    )
+    flavors = [cloud.create_flavor(name, ram, 1, 1) for name, ram in FLAVORS.items()]
+    provider = settings["provider"]
+    network = cloud.create_network(
+        NETWORK,
+        external=True,
+        provider={"network_type": "flat", "physical_network": provider["physicalNetwork"]},
+    )
+    cloud.create_subnet(
+        network.id,
+        subnet_name=NETWORK,
+        cidr=provider["range"],
+        gateway_ip=provider["gateway"],
+        allocation_pools=[{"start": provider["first"], "end": provider["last"]}],
+        enable_dhcp=False,
+    )
+    return image, flavors, network
+
+
+def configuration(cloud, settings):
+    """The settings that every cloud shares, and those that only this one knows before anything is made in it."""
+    parser = configparser.RawConfigParser()
+    parser.read(f"{PROGRAM}/tempest.conf")
+    identity = settings["identity"]
+    extensions = [extension.alias for extension in cloud.network.extensions()]
+    parser["identity"]["uri_v3"] = identity["url"]
+    parser["identity"]["region"] = identity["region"]
+    parser["auth"]["admin_username"] = identity["username"]
+    parser["compute"]["min_compute_nodes"] = str(len(list(cloud.compute.hypervisors())))
+    parser["network"]["project_network_cidr"] = settings["projectRange"]
+    parser["network-feature-enabled"]["api_extensions"] = ",".join(sorted(extensions))
+    return parser
+
+
+def write(parser):
+    with open(CONFIGURATION, "w", encoding="utf-8") as file:
+        parser.write(file)
+
+
+def tempest(*arguments):
+    return ["tempest", *arguments]
+
+
+def select(regex):
+    """The tests that will run, by name."""
+    # Tests are listed only where results can be kept.
+    stestr.commands.init_command()
+    command = tempest("run", "--config-file", CONFIGURATION, "--regex", regex, "--list-tests")
+    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    tests = [line for line in answer.splitlines() if line.startswith("tempest.")]
+    if not tests:
+        sys.exit(f"no test matches {regex}: {answer}")
+    return tests
+
+
+def run(regex, workers):
+    """Runs the tests. That some fail is a result and not an error of this program."""
+    command = tempest("run", "--config-file", CONFIGURATION, "--regex", regex, "--subunit", "--concurrency", workers)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    results = testtools.StreamToDict(tell_result)
+    results.startTestRun()
+    subunit.ByteStreamToStreamResult(process.stdout, non_subunit_name="output").run(results)
+    results.stopTestRun()
+    process.wait()
+
+
+def tell_result(test):
+    if test["status"] == "exists":
+        return
+    verdict = VERDICTS.get(test["status"], "failed")
+    started, ended = test["timestamps"]
+    seconds = (ended - started).total_seconds() if started and ended else 0
+    details = {name: content.as_text() for name, content in test["details"].items() if is_text(content)}
+    reason = details.get("reason", "")
+    if verdict == "failed":
+        traces = [text for name, text in details.items() if name.startswith("traceback")]
+        # Which requests were made, without what was in them.
+        requests = [line for line in details.get("pythonlogging:''", "").splitlines() if " Request (" in line]
+        reason = "\n".join(traces + requests)
+    tell("result", test=test["id"], verdict=verdict, seconds=seconds, detail=reason.strip())
+
+
+def is_text(content):
+    return content.content_type.type == "text"
+
+
+def remove(cloud):
+    """Removes what this program and the tests have made, and what those of a run that was killed have left."""
+    subprocess.run(tempest("cleanup", "--prefix", TEMPEST_PREFIX), check=True)
+    for network in cloud.network.networks(name=NETWORK):
+        cloud.network.delete_network(network)
+    for image in cloud.image.images(name=IMAGE):
+        cloud.image.delete_image(image)
+    for flavor in cloud.compute.flavors():
+        if flavor.name in FLAVORS:
+            cloud.compute.delete_flavor(flavor)
+
+
+def main():
+    os.chdir(WORKSPACE)
+    with open(f"{PROGRAM}/settings.json", encoding="utf-8") as file:
+        settings = json.load(file)
+    os.environ["TEMPEST_CONFIG_DIR"] = WORKSPACE
+    cloud = connect(settings)
+    tell("versions", versions=versions(cloud))
+    parser = configuration(cloud, settings)
+    write(parser)
+    tell("step", text="removing what an earlier run may have left")
+    remove(cloud)
+    try:
+        tell("step", text="making an image, flavors and a network")
+        image, (flavor, larger), network = prepare(cloud, settings)
+        parser["compute"].update(
+            image_ref=image.id, image_ref_alt=image.id, flavor_ref=flavor.id, flavor_ref_alt=larger.id
+        )
+        parser["network"].update(public_network_id=network.id, floating_network_name=network.name)
+        write(parser)
+        tell("step", text="looking for tests")
+        tell("selected", tests=select(settings["tests"]))
+        run(settings["tests"], settings["workers"])
+        tell("ended")
+    finally:
+        tell("step", text="removing what was made")
+        remove(cloud)
+    tell("removed")
+
+
+main()

@@ -1,0 +1,155 @@
+//! The tables of the document, from what became of the tests.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::explanations::{Explanation, cause};
+use super::results::{Outcome, Verdict};
+
+/// How names of tests begin, service by service.
+const SERVICES: [(&str, &str); 5] = [
+    ("identity", "tempest.api.identity."),
+    ("image", "tempest.api.image."),
+    ("network", "tempest.api.network."),
+    ("compute", "tempest.api.compute."),
+    ("several together", "tempest.scenario."),
+];
+/// What is no test of a service: what classes of tests share.
+const OTHER: &str = "other";
+
+#[derive(Default, Clone, Copy)]
+struct Counts {
+    passed: u32,
+    failed: u32,
+    skipped: u32,
+}
+
+impl Counts {
+    fn add(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Passed => self.passed += 1,
+            Verdict::Failed => self.failed += 1,
+            Verdict::Skipped => self.skipped += 1,
+        }
+    }
+
+    fn row(self, name: &str) -> String {
+        let Self { passed, failed, skipped } = self;
+        format!("| {name} | {} | {passed} | {failed} | {skipped} |\n", passed + failed + skipped)
+    }
+}
+
+pub(super) fn versions(versions: &[(String, String)]) -> String {
+    let mut table = "| what | version |\n|---|---|\n".to_owned();
+    for (name, version) in versions {
+        // Writing to a String cannot fail.
+        let _ = writeln!(table, "| {name} | {version} |");
+    }
+    table
+}
+
+pub(super) fn counts(outcomes: &[Outcome]) -> String {
+    let (mut all, mut services) = (Counts::default(), BTreeMap::<&str, Counts>::new());
+    for outcome in outcomes {
+        services.entry(service(&outcome.name)).or_default().add(outcome.verdict);
+        all.add(outcome.verdict);
+    }
+    let mut table = "| service | tests | passed | failed | skipped |\n|---|---|---|---|---|\n".to_owned();
+    let names = SERVICES.iter().map(|(service, _)| *service).chain([OTHER]);
+    for (name, counts) in names.filter_map(|name| Some((name, services.get(name)?))) {
+        table.push_str(&counts.row(name));
+    }
+    table.push_str(&all.row("all"));
+    table
+}
+
+fn service(test: &str) -> &'static str {
+    let found = SERVICES.iter().find(|(_, beginning)| test.starts_with(beginning));
+    found.map_or(OTHER, |(service, _)| service)
+}
+
+pub(super) fn skipped(outcomes: &[Outcome]) -> String {
+    list("reason", outcomes, Verdict::Skipped, |outcome| outcome.detail.clone())
+}
+
+pub(super) fn failed(outcomes: &[Outcome], explanations: &[Explanation]) -> String {
+    list("cause", outcomes, Verdict::Failed, |outcome| match cause(explanations, &outcome.name) {
+        Some(cause) => cause.to_owned(),
+        None => format!("not explained yet: {}", essence(&outcome.detail)),
+    })
+}
+
+fn list(column: &str, outcomes: &[Outcome], verdict: Verdict, tell: impl Fn(&Outcome) -> String) -> String {
+    let mut rows = String::new();
+    for outcome in outcomes.iter().filter(|outcome| outcome.verdict == verdict) {
+        let _ = writeln!(rows, "| `{}` | {} |", outcome.name, cell(&tell(outcome)));
+    }
+    if rows.is_empty() { "None.".to_owned() } else { format!("| test | {column} |\n|---|---|\n{rows}") }
+}
+
+/// The line of a failure that says what happened: the first that is not of the way there.
+fn essence(detail: &str) -> &str {
+    let lines = detail.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    let mut outside = lines.filter(|line| !line.starts_with("Traceback") && !line.starts_with(' '));
+    outside.next().unwrap_or(detail)
+}
+
+/// Text that cannot end a cell or a row.
+fn cell(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(name: &str, verdict: Verdict, detail: &str) -> Outcome {
+        Outcome { name: name.to_owned(), verdict, detail: detail.to_owned() }
+    }
+
+    #[test]
+    fn tests_are_counted_by_service() {
+        let outcomes = [
+            outcome("tempest.api.identity.A.test_a", Verdict::Passed, ""),
+            outcome("tempest.api.identity.A.test_b", Verdict::Skipped, "no"),
+            outcome("tempest.scenario.B.test_c", Verdict::Failed, "no"),
+            outcome("tearDownClass (tempest.scenario.B)", Verdict::Failed, "no"),
+        ];
+        assert_eq!(
+            counts(&outcomes),
+            "| service | tests | passed | failed | skipped |\n|---|---|---|---|---|\n\
+             | identity | 2 | 1 | 0 | 1 |\n| several together | 1 | 0 | 1 | 0 |\n| other | 1 | 0 | 1 | 0 |\n\
+             | all | 4 | 1 | 2 | 1 |\n"
+        );
+    }
+
+    #[test]
+    fn reasons_and_causes_are_listed() {
+        let outcomes = [
+            outcome("tempest.a.A.test_a", Verdict::Skipped, "a | b\nc"),
+            outcome(
+                "tempest.a.A.test_b",
+                Verdict::Failed,
+                "Traceback (most recent):\n  File x\nError: no\n more",
+            ),
+            outcome("tempest.a.A.test_c", Verdict::Failed, "anything"),
+        ];
+        assert_eq!(
+            skipped(&outcomes),
+            "| test | reason |\n|---|---|\n| `tempest.a.A.test_a` | a \\| b c |\n"
+        );
+        let explanations = [Explanation { tests: "tempest.a.A.test_c", cause: "the moon" }];
+        assert_eq!(
+            failed(&outcomes, &explanations),
+            "| test | cause |\n|---|---|\n| `tempest.a.A.test_b` | not explained yet: Error: no |\n\
+             | `tempest.a.A.test_c` | the moon |\n"
+        );
+        assert_eq!(failed(&outcomes[..1], &explanations), "None.");
+    }
+
+    #[test]
+    fn versions_are_listed_in_order() {
+        let table = versions(&[("b".to_owned(), "1".to_owned()), ("a".to_owned(), "2".to_owned())]);
+        assert_eq!(table, "| what | version |\n|---|---|\n| b | 1 |\n| a | 2 |\n");
+    }
+}
