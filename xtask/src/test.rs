@@ -82,7 +82,7 @@ impl Layer {
             Self::Lint => ("lint", LINT),
             // The list of known vulnerabilities is in no package registry, so it is not asked for.
             Self::Dependencies => ("dependencies", "deny check bans licenses sources"),
-            Self::Unit => ("unit", "test --workspace"),
+            Self::Unit => ("unit", "test --workspace --no-fail-fast"),
             _ => return None,
         };
         Some((step.to_owned(), arguments.to_owned()))

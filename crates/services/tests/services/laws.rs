@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use openstack_operator_model::kind::{
-    CHILD_KINDS, CONFIG_MAP, DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, PERSISTENT_VOLUME_CLAIM,
+    CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, PERSISTENT_VOLUME_CLAIM,
     POD_DISRUPTION_BUDGET, SERVICE, STATEFUL_SET,
 };
 use openstack_operator_model::lower::{COMPONENT_LABEL, INSTANCE_LABEL, KIND_LABEL, Manifest, Observed};
@@ -12,7 +12,7 @@ use openstack_operator_model::service::AnyService;
 use openstack_operator_services::{ALL, kinds, of_kind};
 use serde_json::{Value, json};
 
-use crate::fixture::{Case, Rendered, case, cases, object, render, render_leaving, rendered, walk};
+use crate::fixture::{Case, Rendered, case, cases, object, render, rendered, walk};
 
 pub(crate) fn of(manifests: &[Manifest], kind: Kind) -> Vec<&Manifest> {
     manifests.iter().filter(|manifest| manifest.kind == kind).collect()
@@ -145,48 +145,6 @@ fn lowering_the_same_twice_gives_the_same_bytes() {
 /// Some objects are made of nothing, and only tell of what others make.
 fn does_something(rendered: &Rendered) -> bool {
     !rendered.manifests.is_empty() || rendered.plan.roster.is_some()
-}
-
-#[test]
-fn what_is_kept_on_nodes_that_leave_is_what_the_others_have() {
-    let mut kept = 0;
-    for case in cases() {
-        let observed = Observed::default();
-        let plain = case.render(&observed).unwrap().manifests;
-        let leaving =
-            render_leaving(case.service, &case.object(), &observed, &["node-x", "node-y"]).unwrap().manifests;
-        for set in of(&leaving, DAEMON_SET).into_iter().filter(|set| set.name.ends_with("-leaving")) {
-            let name = set.name.trim_end_matches("-leaving");
-            let other = plain.iter().find(|other| other.kind == DAEMON_SET && other.name == name).unwrap();
-            let (mut pod, mut other) = (
-                set.body["spec"]["template"]["spec"].clone(),
-                other.body["spec"]["template"]["spec"].clone(),
-            );
-            let terms =
-                "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
-            let names: Vec<&Value> = pod
-                .pointer(terms)
-                .unwrap()
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|term| &term["matchFields"][0]["values"][0])
-                .collect();
-            assert_eq!(names, ["node-x", "node-y"], "{}", case.title);
-            pod.as_object_mut().unwrap().remove("affinity");
-            other.as_object_mut().unwrap().remove("nodeSelector");
-            assert_eq!(pod, other, "{}", case.title);
-            assert_ne!(set.body["spec"]["selector"], plain[0].body["spec"]["selector"]);
-            kept += 1;
-        }
-        let before: Vec<&Manifest> = plain.iter().filter(|manifest| manifest.kind == DAEMON_SET).collect();
-        for set in before {
-            let same =
-                leaving.iter().find(|other| other.kind == DAEMON_SET && other.name == set.name).unwrap();
-            assert_eq!(same.body, set.body, "{}: pods of other nodes are replaced", case.title);
-        }
-    }
-    assert_eq!(kept, 2 * (3 + 2), "switches of two cases with three pods, hypervisors of two with two");
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod fixture;
 mod golden;
 mod invariants;
 mod laws;
+mod leaving;
 mod pods;
 mod property;
 mod schema;
