@@ -200,8 +200,7 @@ fn manifests_are_the_objects_of_the_base() {
     for directory in ["deploy/crds", "deploy/kustomize"] {
         for entry in fs::read_dir(root().join(directory)).unwrap() {
             let path = entry.unwrap().path();
-            let is_manifest = path.extension().is_some_and(|end| end == "yaml");
-            if is_manifest && !path.ends_with("kustomization.yaml") {
+            if !path.ends_with("kustomization.yaml") {
                 base.extend(read(&fs::read_to_string(path).unwrap()));
             }
         }

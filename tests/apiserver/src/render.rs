@@ -107,10 +107,13 @@ impl Planning<'_> {
         let service = service(written)?;
         let stored = accepted(written, self.server.apply(written, Effect::DryRun).await?)?;
         let object: DynamicObject = serde_json::from_value(stored)?;
+        let needs = service.needs(&object)?;
         // No Service has been given a number; its name stands for it.
-        for name in service.needs(&object)?.addresses {
+        for name in needs.addresses {
             self.resolved.addresses.insert(name.clone(), name);
         }
+        // There is one node, and it is always the right one.
+        self.resolved.nodes = needs.nodes.map(|labels| ("node-a".to_owned(), labels)).into_iter().collect();
         let plan_of = |object| service.plan(object, &self.resolved, &site(), &BTreeMap::new());
         let plan = plan_of(&object)?;
         let without_cluster = plan_of(&serde_json::from_value(written.clone())?)?;
