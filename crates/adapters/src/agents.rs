@@ -44,7 +44,7 @@ impl Agents for NodeAgents {
             RegistryLogin::Chassis { southbound, database } => Southbound { members: southbound, database }
                 .list()
                 .await
-                .map_err(|failure| failure.into_port_error("list the chassis".to_owned())),
+                .map_err(|failure| failure.into_port_error("list the chassis")),
         }
     }
 
@@ -58,7 +58,7 @@ impl Agents for NodeAgents {
             RegistryLogin::Chassis { southbound, database } => Southbound { members: southbound, database }
                 .ports(node)
                 .await
-                .map_err(|failure| failure.into_port_error(format!("list the ports of {node}"))),
+                .map_err(|failure| failure.into_port_error(&format!("list the ports of {node}"))),
         }
     }
 
@@ -83,7 +83,7 @@ impl Agents for NodeAgents {
             }
             RegistryLogin::Chassis { southbound, database } => {
                 let southbound = Southbound { members: southbound, database };
-                southbound.remove(node).await.map_err(|failure| failure.into_port_error(action))
+                southbound.remove(node).await.map_err(|failure| failure.into_port_error(&action))
             }
         }
     }

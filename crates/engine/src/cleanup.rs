@@ -84,8 +84,7 @@ impl Engine {
     async fn undo_all(&self, key: &Key, effects: &[Effect]) -> PortResult<Vec<Effect>> {
         let mut left = Vec::new();
         for effect in effects {
-            let own = effect.provider.kind == key.kind.kind && effect.provider.name == key.name;
-            if !own && self.undo(&key.namespace, effect).await? == Undone::Unreachable {
+            if !key.is(&effect.provider) && self.undo(&key.namespace, effect).await? == Undone::Unreachable {
                 left.push(effect.clone());
             }
         }

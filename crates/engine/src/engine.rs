@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use kube::core::DynamicObject;
+use openstack_operator_model::common::Reference;
 use openstack_operator_model::condition::Stall;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::lower::Instance;
@@ -23,6 +24,13 @@ pub struct Key {
     pub kind: Kind,
     pub namespace: String,
     pub name: String,
+}
+
+impl Key {
+    /// Whether another object of the same namespace means this one.
+    pub(crate) fn is(&self, reference: &Reference) -> bool {
+        reference.kind == self.kind.kind && reference.name == self.name
+    }
 }
 
 impl fmt::Display for Key {

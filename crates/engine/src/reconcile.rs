@@ -292,7 +292,7 @@ impl Engine {
         work: &Work,
     ) -> Option<Progress> {
         let catalog = plan.catalog.as_ref()?;
-        if catalog.provider.kind == key.kind.kind && catalog.provider.name == key.name || work.is_stopped() {
+        if key.is(&catalog.provider) || work.is_stopped() {
             return None;
         }
         Some(attempted(self.ensure_catalog(&key.namespace, catalog, gathered).await))

@@ -27,7 +27,7 @@ impl Engine {
         gathered: &Gathered,
         work: &mut Work,
     ) -> PortResult<Progress> {
-        let own = roster.provider.kind == key.kind.kind && roster.provider.name == key.name;
+        let own = key.is(&roster.provider);
         if own && work.findings.available != Some(true) || gathered.unavailable.contains(&roster.provider) {
             return Ok(not_available(&roster.provider));
         }
@@ -61,7 +61,7 @@ impl Engine {
         rows.sort_by(|one, other| one.name.cmp(&other.name));
         // Pods of nodes that are on their way out are planned from what the status says.
         work.again |= leaving(&rows) != leaving(&before);
-        if rows.iter().any(|row| matches!(row.state, NodeState::Leaving | NodeState::Left)) {
+        if rows.iter().any(|row| !row.state.is_chosen()) {
             work.sooner(Some(LOOK_AGAIN));
         }
         work.status.nodes = rows;
@@ -116,10 +116,7 @@ impl Engine {
         let others = self.ports.cluster.list(key.kind, &key.namespace, &BTreeMap::new()).await?;
         Ok(others.iter().filter(|other| other.metadata.name.as_ref() != Some(&key.name)).any(|other| {
             let rows = gather::status(&other.data).map(|status| status.nodes).unwrap_or_default();
-            let chosen = |row: &NodeRow| {
-                row.name == node && !matches!(row.state, NodeState::Leaving | NodeState::Left)
-            };
-            rows.iter().any(chosen)
+            rows.iter().any(|row| row.name == node && row.state.is_chosen())
         }))
     }
 

@@ -27,6 +27,11 @@ pub struct Needs {
 
 pub type Labels = BTreeMap<String, String>;
 
+/// Whether something with these labels has all that a selector asks for.
+pub fn selects(selector: &Labels, labels: &Labels) -> bool {
+    selector.iter().all(|(label, value)| labels.get(label) == Some(value))
+}
+
 /// An object of which something is used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectNeed {

@@ -89,6 +89,12 @@ pub enum NodeState {
     Left,
 }
 
+impl NodeState {
+    pub fn is_chosen(self) -> bool {
+        !matches!(self, Self::Leaving | Self::Left)
+    }
+}
+
 /// A summary of how far a cloud has come. It orders nothing: each service starts when its own needs are met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Stage {

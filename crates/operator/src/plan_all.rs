@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
 use openstack_operator_engine::engine::{Key, instance};
 use openstack_operator_model::lower::{self, Instance, Manifests, Observed, SecretFacts};
-use openstack_operator_model::need::{Labels, ObjectNeed, Resolved};
+use openstack_operator_model::need::{Labels, ObjectNeed, Resolved, selects};
 use openstack_operator_model::plan::{Child, Plan};
 use openstack_operator_model::service::{AnyService, Invalid, Site};
-use openstack_operator_model::status::{NodeRow, NodeState, Provides, Status};
+use openstack_operator_model::status::{NodeRow, Provides, Status};
 use openstack_operator_services::ALL;
 use serde_json::json;
 
@@ -162,13 +162,11 @@ impl<'a> Planning<'a> {
     /// Nodes with these labels; those that the operator found where they may not be read.
     fn nodes(&self, labels: &Labels, rows: &[NodeRow]) -> BTreeMap<String, Labels> {
         let Some(nodes) = &self.known.nodes else {
-            let chosen = rows.iter().filter(|row| !matches!(row.state, NodeState::Leaving | NodeState::Left));
+            let chosen = rows.iter().filter(|row| row.state.is_chosen());
             return chosen.map(|row| (row.name.clone(), labels.clone())).collect();
         };
-        let chosen = |(_, found): &(&String, &Labels)| {
-            labels.iter().all(|(label, value)| found.get(label) == Some(value))
-        };
-        nodes.iter().filter(chosen).map(|(name, labels)| (name.clone(), labels.clone())).collect()
+        let chosen = nodes.iter().filter(|(_, found)| selects(labels, found));
+        chosen.map(|(name, labels)| (name.clone(), labels.clone())).collect()
     }
 
     /// What an object provides: by its plan, or by its status where it is not among those that are planned.

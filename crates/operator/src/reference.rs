@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::schema;
 
-/// What is common to all fields of a kind.
+/// Fields by name, in the order in which they are told.
 type Fields = BTreeMap<String, JSONSchemaProps>;
 
 pub(crate) fn document() -> String {
@@ -111,19 +111,19 @@ fn walk(
     if elsewhere.is_some() {
         return;
     }
-    let needed = |field: &String| schema.required.iter().flatten().any(|needed| needed == field);
-    for (field, inner) in schema.properties.iter().flatten() {
-        walk(&format!("{path}.{field}"), inner, needed(field), told_elsewhere, rows);
-    }
-    if let Some(JSONSchemaPropsOrArray::Schema(entry)) = &schema.items {
-        let needed = |field: &String| entry.required.iter().flatten().any(|needed| needed == field);
-        for (field, inner) in entry.properties.iter().flatten() {
-            walk(&format!("{path}[].{field}"), inner, needed(field), told_elsewhere, rows);
-        }
-    }
-    if let Some(JSONSchemaPropsOrBool::Schema(value)) = &schema.additional_properties {
-        for (field, inner) in value.properties.iter().flatten() {
-            walk(&format!("{path}.*.{field}"), inner, false, told_elsewhere, rows);
+    let entry = schema.items.as_ref().and_then(|items| match items {
+        JSONSchemaPropsOrArray::Schema(entry) => Some(&**entry),
+        JSONSchemaPropsOrArray::Schemas(_) => None,
+    });
+    let value = schema.additional_properties.as_ref().and_then(|properties| match properties {
+        JSONSchemaPropsOrBool::Schema(value) => Some(&**value),
+        JSONSchemaPropsOrBool::Bool(_) => None,
+    });
+    for (step, inside) in [(".", Some(schema)), ("[].", entry), (".*.", value)] {
+        let Some(inside) = inside else { continue };
+        for (field, inner) in inside.properties.iter().flatten() {
+            let required = inside.required.iter().flatten().any(|needed| needed == field);
+            walk(&format!("{path}{step}{field}"), inner, required, told_elsewhere, rows);
         }
     }
 }

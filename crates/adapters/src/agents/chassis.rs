@@ -25,16 +25,11 @@ impl Southbound<'_> {
             select("SB_Global", &json!([]), &["nb_cfg"]),
         ];
         let results = transact(self.members, self.database, &operations).await?;
-        let rows = |index: usize| results.get(index).and_then(|result| result["rows"].as_array());
-        let asked = rows(2).and_then(|rows| rows.first()).and_then(|row| row["nb_cfg"].as_i64()).unwrap_or(0);
-        let seen: BTreeMap<String, i64> = rows(1)
-            .into_iter()
-            .flatten()
+        let asked = rows(&results, 2).next().and_then(|row| row["nb_cfg"].as_i64()).unwrap_or(0);
+        let seen: BTreeMap<String, i64> = rows(&results, 1)
             .filter_map(|row| Some((row["chassis"].to_string(), row["nb_cfg"].as_i64()?)))
             .collect();
-        Ok(rows(0)
-            .into_iter()
-            .flatten()
+        Ok(rows(&results, 0)
             .filter_map(|row| {
                 let seen = seen.get(&row["_uuid"].to_string()).copied();
                 let node = row["hostname"].as_str()?.to_owned();
@@ -49,19 +44,15 @@ impl Southbound<'_> {
 
     /// Ports of servers; what a switch has for itself does not count.
     pub(super) async fn ports(&self, node: &str) -> Result<Vec<String>, Failure> {
-        let found =
-            transact(self.members, self.database, &[by_name("Chassis", "hostname", node, &["_uuid"])])
-                .await?;
+        let named = select("Chassis", &json!([["hostname", "==", node]]), &["_uuid"]);
+        let found = transact(self.members, self.database, &[named]).await?;
         let mut ports = BTreeSet::new();
-        for chassis in found.first().and_then(|result| result["rows"].as_array()).into_iter().flatten() {
+        for chassis in rows(&found, 0) {
             let bound = json!([["chassis", "==", chassis["_uuid"]], ["type", "==", ""]]);
-            let found =
-                transact(self.members, self.database, &[select("Port_Binding", &bound, &["logical_port"])])
-                    .await?;
-            let rows = found.first().and_then(|result| result["rows"].as_array()).into_iter().flatten();
-            ports.extend(
-                rows.filter_map(|row| row["logical_port"].as_str()).map(|port| format!("port {port}")),
-            );
+            let bindings = select("Port_Binding", &bound, &["logical_port"]);
+            let found = transact(self.members, self.database, &[bindings]).await?;
+            let names = rows(&found, 0).filter_map(|row| row["logical_port"].as_str());
+            ports.extend(names.map(|port| format!("port {port}")));
         }
         Ok(ports.into_iter().collect())
     }
@@ -83,6 +74,7 @@ fn select(table: &str, conditions: &Value, columns: &[&str]) -> Value {
     json!({ "op": "select", "table": table, "where": conditions, "columns": columns })
 }
 
-fn by_name(table: &str, column: &str, name: &str, columns: &[&str]) -> Value {
-    select(table, &json!([[column, "==", name]]), columns)
+/// What the operation of this number found.
+fn rows(results: &[Value], number: usize) -> impl Iterator<Item = &Value> {
+    results.get(number).and_then(|result| result["rows"].as_array()).into_iter().flatten()
 }

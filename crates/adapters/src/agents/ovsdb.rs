@@ -33,7 +33,8 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    pub(super) fn into_port_error(self, action: String) -> PortError {
+    pub(super) fn into_port_error(self, action: &str) -> PortError {
+        let action = action.to_owned();
         match &self {
             Self::Address { .. } => PortError::Refused { action, reason: self.to_string() },
             _ => PortError::Unavailable { action, source: Box::new(self) },

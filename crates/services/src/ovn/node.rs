@@ -2,7 +2,7 @@
 
 use openstack_operator_model::common::{Resources, Scheduling};
 use openstack_operator_model::image::ImageNames;
-use openstack_operator_model::need::Labels;
+use openstack_operator_model::need::{Labels, selects};
 use openstack_operator_model::plan::{
     Check, Container, Host, HostPath, Mount, Pod, Privilege, Probes, Variable, Workload,
 };
@@ -20,9 +20,7 @@ pub(super) fn workloads(context: &Context<'_, OVNNetwork>) -> Vec<Workload> {
 
 /// Where the switch of a node with these labels leads, if not where the others do.
 pub(super) fn special_links(template: &OVNNetworkTemplate, labels: &Labels) -> Option<Links> {
-    let fits = |change: &&NodeOverride| {
-        change.node_selector.iter().all(|(label, value)| labels.get(label) == Some(value))
-    };
+    let fits = |change: &&NodeOverride| selects(&change.node_selector, labels);
     let change = template.overrides.iter().find(fits)?.clone();
     let plain = template.links.clone();
     Some(Links {

@@ -17,6 +17,10 @@ pub(crate) struct Cloud<'a> {
     whole: bool,
 }
 
+/// Pods that do not end by themselves, by their labels.
+pub(crate) const LASTING_PODS: &str =
+    "app.kubernetes.io/managed-by=openstack-operator,!batch.kubernetes.io/job-name";
+
 /// Services that a cloud does not need to give tokens.
 const FURTHER_SERVICES: [&str; 6] = ["glance", "placement", "ovn", "neutron", "nova", "compute"];
 
@@ -88,8 +92,7 @@ impl<'a> Cloud<'a> {
 
     /// Pods that do not end by themselves: name and uid.
     pub(crate) async fn pods(&self) -> Result<BTreeMap<String, String>> {
-        let selector = "app.kubernetes.io/managed-by=openstack-operator,!batch.kubernetes.io/job-name";
-        let pods = self.sandbox.api::<Pod>().list(&ListParams::default().labels(selector)).await?;
+        let pods = self.sandbox.api::<Pod>().list(&ListParams::default().labels(LASTING_PODS)).await?;
         Ok(pods
             .items
             .into_iter()

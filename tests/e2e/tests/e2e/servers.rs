@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::client::Client;
-use crate::cloud::Cloud;
+use crate::cloud::{Cloud, LASTING_PODS};
 
 /// How long a server may take from the call to a shell, where its processor is emulated on a loaded machine.
 const SERVER_START: Duration = Duration::from_mins(6);
@@ -172,10 +172,9 @@ impl<'a> Servers<'a> {
 
     /// Waits until every pod of the cloud is ready, wherever it runs.
     pub(crate) async fn pods_are_ready(&self) -> Result<()> {
-        let selector = "app.kubernetes.io/managed-by=openstack-operator,!batch.kubernetes.io/job-name";
         let pods = self.sandbox.api::<Pod>();
         eventually("every pod to be ready", RECOVERY, async || {
-            let pods = pods.list(&ListParams::default().labels(selector)).await?.items;
+            let pods = pods.list(&ListParams::default().labels(LASTING_PODS)).await?.items;
             let waiting: Vec<String> =
                 pods.iter().filter(|pod| !is_ready(pod)).map(ResourceExt::name_any).collect();
             ensure!(waiting.is_empty(), "not ready: {}", waiting.join(", "));
