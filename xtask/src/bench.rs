@@ -53,6 +53,8 @@ enum Part {
     Crd,
     /// One cloud, made by the operator and by hand, and the operator at rest.
     Cloud,
+    /// The same with all services of the sample. Its nodes need the interfaces that the sample names.
+    Whole,
     /// Many control planes whose pods never run.
     Fleet,
 }
@@ -63,12 +65,28 @@ impl Part {
             Self::Plan => "plan",
             Self::Crd => "crd",
             Self::Cloud => "cloud",
+            Self::Whole => "whole",
             Self::Fleet => "fleet",
         }
     }
 
+    /// What of the measuring program it is.
+    fn command(self) -> &'static [&'static str] {
+        match self {
+            Self::Plan => &["plan"],
+            Self::Crd => &["crd"],
+            Self::Cloud => &["cloud"],
+            Self::Whole => &["cloud", "--whole"],
+            Self::Fleet => &["fleet"],
+        }
+    }
+
+    fn is_cloud(self) -> bool {
+        matches!(self, Self::Cloud | Self::Whole)
+    }
+
     fn needs_cluster(self) -> bool {
-        matches!(self, Self::Cloud | Self::Fleet)
+        self.is_cloud() || self == Self::Fleet
     }
 }
 
@@ -84,13 +102,13 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<()
     let settings = prepare(directories, &builder, &parts)?;
     for part in parts {
         let mut command = measuring(directories);
-        command.arg(part.name());
+        command.args(part.command());
         if let Some(settings) = settings.as_ref().filter(|_| part.needs_cluster()) {
             let origin = Origin::local(&builder, settings);
             command.env("KUBECONFIG", cluster::kubeconfig(directories));
             command.arg("--operator").arg(builder.program("operator")?);
             command.args(["--images-registry", &origin.prefix(), "--images-tag", RELEASE]);
-            if part == Part::Cloud {
+            if part.is_cloud() {
                 command.args(["--operator-image", &origin.reference("operator")?]);
                 command.arg("--sample").arg(&sample);
                 command.args(["--repetitions", &arguments.repetitions.to_string()]);
@@ -113,7 +131,7 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<()
 fn sample(directories: &Directories, given: Option<&Path>, parts: &[Part]) -> Result<PathBuf> {
     let path = given.map_or_else(|| directories.checkout.join("samples/minimal.yaml"), Path::to_owned);
     let path = std::path::absolute(path)?;
-    if parts.contains(&Part::Cloud) && !path.is_file() {
+    if parts.iter().any(|part| part.is_cloud()) && !path.is_file() {
         bail!("{} is no file: pass the manifest of a control plane with --sample FILE", path.display());
     }
     Ok(path)

@@ -1,4 +1,4 @@
-//! Agents of nodes, by where they register: the compute service's API, or the database of networks as they are.
+//! Agents of nodes, by where they register: an API of the cloud, or the database of networks as they are.
 
 use async_trait::async_trait;
 use openstack_operator_engine::ports::{Agent, Agents, IdentityLogin, PortResult, RegistryLogin};
@@ -6,14 +6,16 @@ use reqwest::Client;
 
 use crate::agents::chassis::Southbound;
 use crate::agents::hypervisor::Hypervisors;
+use crate::agents::network::Network;
 use crate::http;
 use crate::identity::session::{Session, Tokens};
 
 mod chassis;
 mod hypervisor;
+mod network;
 mod ovsdb;
 
-/// Speaks to both. It keeps the administrator's token as long as it is good.
+/// Speaks to all. It keeps the administrator's token as long as it is good.
 pub struct NodeAgents {
     client: Client,
     tokens: Tokens,
@@ -23,12 +25,16 @@ impl NodeAgents {
     /// A process-wide TLS provider must be installed before.
     pub fn new() -> PortResult<Self> {
         let client =
-            http::client().map_err(|failure| failure.into_port_error("prepare for the compute service"))?;
+            http::client().map_err(|failure| failure.into_port_error("prepare for services with agents"))?;
         Ok(Self { client, tokens: Tokens::default() })
     }
 
     fn hypervisors<'a>(&'a self, url: &'a str, identity: &'a IdentityLogin) -> Hypervisors<'a> {
-        Hypervisors(Session::new(&self.client, &self.tokens, identity).of(url, hypervisor::VERSION))
+        Hypervisors(Session::new(&self.client, &self.tokens, identity).of(url, Some(hypervisor::VERSION)))
+    }
+
+    fn network<'a>(&'a self, url: &'a str, identity: &'a IdentityLogin) -> Network<'a> {
+        Network(Session::new(&self.client, &self.tokens, identity).of(url, None))
     }
 }
 
@@ -41,6 +47,11 @@ impl Agents for NodeAgents {
                 .list()
                 .await
                 .map_err(|failure| failure.into_port_error("list the hypervisors")),
+            RegistryLogin::Network { url, identity } => self
+                .network(url, identity)
+                .list()
+                .await
+                .map_err(|failure| failure.into_port_error("list the network agents")),
             RegistryLogin::Chassis { southbound, database } => Southbound { members: southbound, database }
                 .list()
                 .await
@@ -55,6 +66,11 @@ impl Agents for NodeAgents {
                 .servers(node)
                 .await
                 .map_err(|failure| failure.into_port_error(&format!("list the servers of {node}"))),
+            RegistryLogin::Network { url, identity } => {
+                self.network(url, identity).holdings(node).await.map_err(|failure| {
+                    failure.into_port_error(&format!("list what the agents of {node} have"))
+                })
+            }
             RegistryLogin::Chassis { southbound, database } => Southbound { members: southbound, database }
                 .ports(node)
                 .await
@@ -69,6 +85,11 @@ impl Agents for NodeAgents {
                 let hypervisors = self.hypervisors(url, identity);
                 hypervisors.admit(node, admitted).await.map_err(|failure| failure.into_port_error(&action))
             }
+            RegistryLogin::Network { url, identity } => {
+                let action = format!("{} the agents of {node}", if admitted { "open" } else { "empty" });
+                let network = self.network(url, identity);
+                network.admit(node, admitted).await.map_err(|failure| failure.into_port_error(&action))
+            }
             // Whoever is connected decides where.
             RegistryLogin::Chassis { .. } => Ok(()),
         }
@@ -80,6 +101,10 @@ impl Agents for NodeAgents {
             RegistryLogin::Hypervisors { url, identity } => {
                 let hypervisors = self.hypervisors(url, identity);
                 hypervisors.remove(node).await.map_err(|failure| failure.into_port_error(&action))
+            }
+            RegistryLogin::Network { url, identity } => {
+                let network = self.network(url, identity);
+                network.remove(node).await.map_err(|failure| failure.into_port_error(&action))
             }
             RegistryLogin::Chassis { southbound, database } => {
                 let southbound = Southbound { members: southbound, database };

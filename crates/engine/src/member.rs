@@ -8,7 +8,7 @@ use openstack_operator_model::condition::Progress;
 use openstack_operator_model::kind::POD;
 use openstack_operator_model::lower::{COMPONENT_LABEL, INSTANCE_LABEL, KIND_LABEL};
 use openstack_operator_model::service::{AnyService, Member};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::engine::{Engine, Key, Stop, guarded};
 use crate::ports::PortResult;
@@ -35,6 +35,13 @@ impl Engine {
             (KIND_LABEL.to_owned(), key.kind.kind.to_owned()),
         ]);
         self.ports.cluster.list(POD, &key.namespace, &labels).await
+    }
+
+    /// What setup containers of agents have said, by node.
+    pub(crate) async fn findings_of_nodes(&self, key: &Key) -> PortResult<BTreeMap<String, String>> {
+        let pods = self.pods(key).await?;
+        let found = pods.iter().filter_map(|pod| Some((agent_node(pod)?.to_owned(), finding(pod)?)));
+        Ok(found.collect())
     }
 
     /// **Invariant:** what is decided is remembered in the status before anybody is told, so that an operator that
@@ -68,6 +75,25 @@ impl Engine {
 
 fn status(pod: &DynamicObject) -> PodStatus {
     pod.data.get("status").and_then(|status| serde_json::from_value(status.clone()).ok()).unwrap_or_default()
+}
+
+/// The node of a pod that is there because of the node.
+pub(crate) fn agent_node(pod: &DynamicObject) -> Option<&str> {
+    let mut owners = pod.metadata.owner_references.iter().flatten();
+    let is_agent = owners.any(|owner| owner.kind == "DaemonSet");
+    pod.data.pointer("/spec/nodeName").and_then(Value::as_str).filter(|_| is_agent)
+}
+
+/// What the setup containers of a pod said when they had done their work.
+fn finding(pod: &DynamicObject) -> Option<String> {
+    let status = status(pod);
+    let said = status.init_container_statuses.iter().flatten().filter_map(|container| {
+        let ended = container.state.as_ref()?.terminated.as_ref().filter(|ended| ended.exit_code == 0)?;
+        let said: String = ended.message.as_ref()?.trim().chars().take(LONGEST_WORDS).collect();
+        Some(said).filter(|said| !said.is_empty())
+    });
+    let said: Vec<String> = said.collect();
+    (!said.is_empty()).then(|| said.join("; "))
 }
 
 fn trouble(pod: &DynamicObject) -> Option<String> {
@@ -131,7 +157,7 @@ fn last_words(container: &ContainerStatus) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn pod(status: &serde_json::Value) -> DynamicObject {
+    fn pod(status: &Value) -> DynamicObject {
         let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p" }, "status": status });
         serde_json::from_value(pod).unwrap()
     }
@@ -139,7 +165,7 @@ mod tests {
     #[test]
     fn what_a_container_said_before_it_ended_is_told() {
         let ended = json!({ "terminated": { "exitCode": 1, "reason": "Error", "message": "  no disk\n" } });
-        let container = |state: &serde_json::Value, last: &serde_json::Value| {
+        let container = |state: &Value, last: &Value| {
             json!({ "containerStatuses": [{
                 "name": "server", "ready": false, "restartCount": 3, "image": "i", "imageID": "i",
                 "state": state, "lastState": last,

@@ -179,6 +179,7 @@ pub trait Agents: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistryLogin {
     Hypervisors { url: String, identity: IdentityLogin },
+    Network { url: String, identity: IdentityLogin },
     Chassis { southbound: Vec<String>, database: &'static str },
 }
 

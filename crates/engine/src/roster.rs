@@ -6,11 +6,11 @@ use std::time::Duration;
 use openstack_operator_model::condition::Progress;
 use openstack_operator_model::plan::{Registry, Roster};
 use openstack_operator_model::status::{NodeRow, NodeState};
-use serde_json::Value;
 
 use crate::claim::not_available;
 use crate::engine::{Engine, Key};
 use crate::gather::{self, Gathered};
+use crate::member;
 use crate::ports::{Admission, Agent, PortResult, RegistryLogin};
 use crate::work::Work;
 
@@ -37,6 +37,7 @@ impl Engine {
         let agents = self.ports.agents.list(&registry).await?;
         let agents: BTreeMap<&str, &Agent> =
             agents.iter().map(|agent| (agent.node.as_str(), agent)).collect();
+        let mut found = self.findings_of_nodes(key).await?;
         let mut rows = Vec::new();
         for node in &roster.nodes {
             let agent = agents.get(node.as_str());
@@ -49,7 +50,7 @@ impl Engine {
                 Some(agent) if agent.up => NodeState::Up,
                 Some(_) => NodeState::Down,
             };
-            rows.push(NodeRow { name: node.clone(), state, holds: Vec::new() });
+            rows.push(NodeRow { name: node.clone(), state, holds: Vec::new(), found: found.remove(node) });
         }
         let before = work.status.nodes.clone();
         for row in before.iter().filter(|row| !roster.nodes.contains(&row.name)) {
@@ -73,6 +74,10 @@ impl Engine {
             Registry::Hypervisors { url, identity } => {
                 let identity = self.identity_login(namespace, identity).await?;
                 identity.map(|identity| RegistryLogin::Hypervisors { url: url.clone(), identity })
+            }
+            Registry::Network { url, identity } => {
+                let identity = self.identity_login(namespace, identity).await?;
+                identity.map(|identity| RegistryLogin::Network { url: url.clone(), identity })
             }
             Registry::Chassis { southbound, database } => {
                 Some(RegistryLogin::Chassis { southbound: southbound.clone(), database })
@@ -108,7 +113,7 @@ impl Engine {
             tracing::info!(node, "removed the record of a node that has left");
             return Ok(None);
         }
-        Ok(Some(NodeRow { name: node.clone(), state, holds }))
+        Ok(Some(NodeRow { name: node.clone(), state, holds, found: row.found.clone() }))
     }
 
     /// Whether another object of the same kind has the node now: then it has not left, but changed hands.
@@ -121,11 +126,7 @@ impl Engine {
     }
 
     async fn has_agent_pod(&self, key: &Key, node: &str) -> PortResult<bool> {
-        Ok(self.pods(key).await?.iter().any(|pod| {
-            let owners = pod.metadata.owner_references.iter().flatten();
-            pod.data.pointer("/spec/nodeName").and_then(Value::as_str) == Some(node)
-                && owners.into_iter().any(|owner| owner.kind == "DaemonSet")
-        }))
+        Ok(self.pods(key).await?.iter().any(|pod| member::agent_node(pod) == Some(node)))
     }
 }
 

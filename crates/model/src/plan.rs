@@ -158,6 +158,12 @@ pub enum Registry {
         url: String,
         identity: IdentityServer,
     },
+    /// Agents of the network service, by its API.
+    Network {
+        /// Address inside the cluster.
+        url: String,
+        identity: IdentityServer,
+    },
     /// Switches, in the database of networks as they are.
     Chassis {
         /// Members, e.g. `tcp:10.96.0.7:6642`.

@@ -75,6 +75,9 @@ pub struct NodeRow {
     /// What keeps a node from being left, e.g. the servers that it runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<String>,
+    /// What its pods have found out about the node, e.g. what its servers can run on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

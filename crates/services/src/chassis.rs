@@ -12,7 +12,7 @@ use openstack_operator_model::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ovn::{self, Links};
+use crate::ovn::{self, ChassisLinks};
 
 pub const KIND: Kind = Kind::own("OVNChassis", "ovnchassis");
 
@@ -36,7 +36,7 @@ pub struct OVNChassisSpec {
     pub hostname: String,
     pub ovn: Network,
     #[serde(flatten)]
-    pub links: Links,
+    pub links: ChassisLinks,
 }
 
 /// The network that the chassis is part of.

@@ -21,7 +21,7 @@ use crate::glance::{self, GlanceSpec, GlanceTemplate};
 use crate::keystone::{self, KeystoneSpec, KeystoneTemplate};
 use crate::mariadb::{self, MariaDBSpec, MariaDBTemplate};
 use crate::memcached::{self, MemcachedSpec, MemcachedTemplate};
-use crate::neutron::{self, NeutronSpec, NeutronTemplate};
+use crate::neutron::{self, Mechanism, NeutronSpec, NeutronTemplate};
 use crate::nova::{self, NovaSpec, NovaTemplate};
 use crate::ovn::{self, OVNNetworkSpec, OVNNetworkTemplate};
 use crate::placement::{self, PlacementSpec};
@@ -42,6 +42,12 @@ pub const KIND: Kind = Kind::own("OpenStackControlPlane", "openstackcontrolplane
     status = "Status",
     shortname = "oscp",
     category = "openstack",
+    validation = Rule::new("!has(self.spec.neutron) || !has(self.spec.neutron.mechanism) || self.spec.neutron.mechanism == self.spec.networkBackend")
+        .message("spec.neutron.mechanism must be what spec.networkBackend is: leave it out"),
+    validation = Rule::new("self.spec.networkBackend == 'ovs' || !has(self.spec.neutron) || !has(self.spec.neutron.ovs)")
+        .message("spec.neutron.ovs has no use without networkBackend ovs: switches of OVN are set up in spec.ovn"),
+    validation = Rule::new("self.spec.networkBackend == 'ovn' || !has(self.spec.ovn) || !has(self.spec.ovn.bridgeMappings)")
+        .message("spec.ovn has no use with networkBackend ovs: switches are set up in spec.neutron.ovs"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(
         name = "Since",
@@ -64,12 +70,13 @@ pub struct OpenStackControlPlaneSpec {
     /// What block storage of the cloud's services stands on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_backend: Option<StorageBackend>,
-    /// What networks of the cloud stand on.
+    /// What networks of the cloud stand on: OVN, or Open vSwitch with Neutron's own agents. It cannot be changed later.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-validations" = [{
-        "rule": "self == 'ovn'", "message": "networkBackend ovs is not served yet: leave it out",
+        "rule": "self == oldSelf",
+        "message": "networkBackend cannot be changed: ports of servers would have to be made anew",
     }]))]
-    pub network_backend: NetworkBackend,
+    pub network_backend: Mechanism,
     #[serde(default)]
     pub tls: Tls,
     /// Gateway through which the APIs are reached from outside.
@@ -118,14 +125,6 @@ fn domain() -> String {
 pub enum StorageBackend {
     Ceph,
     Lvm,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum NetworkBackend {
-    #[default]
-    Ovn,
-    Ovs,
 }
 
 /// Encryption between services.
@@ -211,7 +210,9 @@ impl service::Service for Service {
         part!(mariadb, mariadb::KIND, Infrastructure, MariaDBSpec, |_: &Cloud<'_>, _: &mut _| Ok(()));
         part!(rabbitmq, rabbitmq::KIND, Infrastructure, RabbitMQSpec, |_: &Cloud<'_>, _: &mut _| Ok(()));
         part!(memcached, memcached::KIND, Infrastructure, MemcachedSpec, |_: &Cloud<'_>, _: &mut _| Ok(()));
-        part!(ovn, ovn::KIND, Infrastructure, OVNNetworkSpec, |_: &Cloud<'_>, _: &mut _| Ok(()));
+        if spec.network_backend == Mechanism::Ovn {
+            part!(ovn, ovn::KIND, Infrastructure, OVNNetworkSpec, |_: &Cloud<'_>, _: &mut _| Ok(()));
+        }
         part!(keystone, keystone::KIND, Identity, KeystoneSpec, Cloud::keystone);
         if cloud.plan.children.iter().any(|child| child.kind == keystone::KIND) {
             let mut exposure = spec.keystone.template.exposure.clone();
@@ -348,7 +349,10 @@ impl Cloud<'_> {
         self.database(&mut template.database)?;
         self.messaging(&mut template.messaging, "it needs")?;
         self.identity(&mut template.keystone)?;
-        self.other(&mut template.ovn.cluster_ref, "ovn", self.spec.ovn.enabled)?;
+        match self.spec.network_backend {
+            Mechanism::Ovn => self.other(&mut template.ovn.cluster_ref, "ovn", self.spec.ovn.enabled)?,
+            Mechanism::Ovs => template.mechanism = Some(Mechanism::Ovs),
+        }
         if self.spec.nova.enabled {
             self.other(&mut template.nova.cluster_ref, "nova", true)?;
         }

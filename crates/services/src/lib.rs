@@ -16,6 +16,7 @@ pub mod ovn;
 pub mod placement;
 pub mod rabbitmq;
 mod shared;
+pub mod switch;
 pub mod template;
 
 /// Every service. A new one is one file and one line here.

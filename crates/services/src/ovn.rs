@@ -17,6 +17,7 @@ use openstack_operator_model::status::{NetworkServer, Provides};
 
 use crate::chassis::{self, OVNChassisSpec};
 use crate::shared;
+use crate::switch::{self, Datapath};
 
 pub use spec::*;
 
@@ -86,16 +87,16 @@ impl service::Service for Service {
             ("database.sh", include_str!("ovn/database.sh")),
             ("check.sh", include_str!("ovn/check.sh")),
             ("northd.sh", include_str!("ovn/northd.sh")),
-            ("switch-database.sh", include_str!("ovn/switch-database.sh")),
-            ("switch.sh", include_str!("ovn/switch.sh")),
         ];
-        let files = scripts.map(|(file, text)| (file.to_owned(), text.to_owned())).into();
-        let mut live_files = BTreeMap::from([("nodes".to_owned(), node_settings(context, &template.links))]);
+        let mut files = switch::files();
+        files.extend(scripts.map(|(file, text)| (file.to_owned(), text.to_owned())));
+        let plain = node_settings(context, &template.links);
+        let mut live_files = BTreeMap::from([(switch::ALL_NODES.to_owned(), plain)]);
         let mut children = Vec::new();
         for (name, labels) in context.inputs.nodes.iter().chain(&context.inputs.leaving) {
             let special = node::special_links(template, labels);
             if let Some(links) = &special {
-                live_files.insert(format!("node-{name}"), node_settings(context, links));
+                live_files.insert(switch::node_file(name), node_settings(context, links));
             }
             children.push(chassis(context, name, special.unwrap_or_else(|| template.links.clone()))?);
         }
@@ -147,7 +148,7 @@ pub(crate) fn roster(network: &str, southbound: &[String], nodes: Vec<String>) -
     }
 }
 
-fn chassis(context: &Context<'_, OVNNetwork>, hostname: &str, links: Links) -> Result<Child, Invalid> {
+fn chassis(context: &Context<'_, OVNNetwork>, hostname: &str, links: ChassisLinks) -> Result<Child, Invalid> {
     let cluster_ref = NameReference { name: context.name.to_owned() };
     let ovn = chassis::Network { cluster_ref };
     let spec = serde_json::to_value(OVNChassisSpec { hostname: hostname.to_owned(), ovn, links })
@@ -203,36 +204,21 @@ fn network(context: &Context<'_, OVNNetwork>) -> Option<NetworkServer> {
         northbound: addresses(&NORTHBOUND, &template.northbound)?,
         southbound: addresses(&SOUTHBOUND, &template.southbound)?,
         userspace: template.ovs.datapath == Datapath::Netdev,
-        physical_networks: physical_networks(template),
+        physical_networks: switch::physical_networks(
+            &template.links.links,
+            template.overrides.iter().map(|special| &special.change),
+        ),
         node_selector: node::scheduling(template).node_selector,
         leaving: context.inputs.leaving_nodes(),
     })
 }
 
-/// Networks outside that any node leads to, each once.
-fn physical_networks(template: &OVNNetworkTemplate) -> Vec<String> {
-    let special = template.overrides.iter().filter_map(|change| change.bridge_mappings.as_ref()).flatten();
-    let mut networks: Vec<String> = Vec::new();
-    for mapping in template.links.bridge_mappings.iter().chain(special) {
-        if !networks.contains(&mapping.physical_network) {
-            networks.push(mapping.physical_network.clone());
-        }
-    }
-    networks
-}
-
-/// What the switch of a node is to be, in the words of `switch.sh`.
-fn node_settings(context: &Context<'_, OVNNetwork>, links: &Links) -> String {
+/// What the switch of a node is to be, and what is to set it up.
+fn node_settings(context: &Context<'_, OVNNetwork>, links: &ChassisLinks) -> String {
     let template = &context.object.spec.template;
-    let mut text = format!("datapath {}\n", template.ovs.datapath.name());
-    let interface = links.encapsulation.interface.as_deref().unwrap_or_default();
+    let mut text = switch::settings(template.ovs.datapath, &links.links);
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "encapsulation {} {interface}", links.encapsulation.kind.name());
     let _ = writeln!(text, "gateway {}", if links.gateway.enabled { "yes" } else { "no" });
-    for mapping in &links.bridge_mappings {
-        let interface = mapping.interface.as_deref().unwrap_or_default();
-        let _ = writeln!(text, "mapping {} {} {interface}", mapping.physical_network, mapping.bridge);
-    }
     for host in client_hosts(context, &SOUTHBOUND, &template.southbound) {
         let _ = writeln!(text, "southbound {host}:{}", SOUTHBOUND.client.number);
     }

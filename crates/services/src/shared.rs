@@ -115,10 +115,21 @@ pub(crate) fn probe(check: Check, period_seconds: i32, timeout_seconds: i32, fai
 
 /// Probes of a program that serves nobody directly: ready while a process of this user is connected to a port of others.
 pub(crate) fn speaking(port: u16, user: i64) -> Probes {
-    let found =
-        format!("$4 == \"01\" && $8 == {user} && $3 ~ /:{port:04X}$/ {{ found = 1 }} END {{ exit !found }}");
-    let question = format!("cat /proc/net/tcp* | awk '{found}'");
-    let check = || Check::Command(command(["bash", "-c", &question]));
+    connected(&format!(
+        "cat /proc/net/tcp* | awk '$4 == \"01\" && $8 == {user} && $3 ~ /:{port:04X}$/ {{ found = 1 }} END {{ exit !found }}'"
+    ))
+}
+
+/// The same where others of the same user share the network: only connections of the container's own processes count.
+pub(crate) fn speaking_itself(port: u16) -> Probes {
+    connected(&format!(
+        "find /proc/[0-9]*/fd -lname 'socket:*' -printf '%l\\n' 2>/dev/null | cat - /proc/net/tcp* | awk \
+'/^socket:/ {{ own[substr($1, 9, length($1) - 9)] }} $4 == \"01\" && $10 in own && $3 ~ /:{port:04X}$/ {{ found = 1 }} END {{ exit !found }}'"
+    ))
+}
+
+fn connected(question: &str) -> Probes {
+    let check = || Check::Command(command(["bash", "-c", question]));
     Probes {
         startup: Some(probe(check(), 3, 5, 200)),
         readiness: Some(probe(check(), 20, 5, 3)),

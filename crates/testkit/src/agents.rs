@@ -44,7 +44,9 @@ impl ServerState for AgentState {
 
 fn address(registry: &RegistryLogin) -> (String, Login) {
     match registry {
-        RegistryLogin::Hypervisors { url, identity } => (url.clone(), identity.administrator.clone()),
+        RegistryLogin::Hypervisors { url, identity } | RegistryLogin::Network { url, identity } => {
+            (url.clone(), identity.administrator.clone())
+        }
         RegistryLogin::Chassis { southbound, .. } => {
             let nobody = Login { username: String::new(), password: String::new() };
             (southbound.join(","), nobody)

@@ -1,14 +1,21 @@
 //! The same cloud by hand: the operator's own manifests, created and waited for in the order of what needs what.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use kube::api::{DynamicObject, PostParams};
+use futures::future::try_join_all;
+use kube::api::{DynamicObject, Patch, PatchParams};
 use openstack_operator_model::assess::assess;
+use openstack_operator_model::common::Reference;
 use openstack_operator_model::condition::Progress;
-use openstack_operator_model::kind::{DEPLOYMENT, HTTP_ROUTE, JOB, SECRET, STATEFUL_SET};
+use openstack_operator_model::kind::{
+    DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, SECRET, SERVICE, STATEFUL_SET,
+};
 use openstack_operator_model::lower::{Manifest, Phase};
-use openstack_operator_model::plan::Database;
+use openstack_operator_model::name;
+use openstack_operator_model::plan::Workload;
+use openstack_operator_services::ovn;
 use openstack_operator_smoke::Sandbox;
 use openstack_operator_smoke::wait::await_condition;
 use serde_json::{Value, json};
@@ -17,6 +24,8 @@ use crate::cluster::api;
 use crate::planned::Planned;
 use crate::secret::Values;
 
+/// Who owns the fields of what is made by hand.
+const MANAGER: &str = "openstack-operator-bench";
 /// How long one object may take.
 const PART_START: Duration = Duration::from_mins(10);
 
@@ -37,44 +46,50 @@ pub(crate) async fn run(sandbox: &Sandbox, cloud: &[Planned], order: Order) -> R
             "{} has {members} members, which only the operator can join: measure a cloud with one",
             part.name
         );
-        ensure!(
-            part.plan.messaging.is_empty(),
-            "{} has a virtual host, which is not made by hand: measure a cloud without notifications",
-            part.name
-        );
     }
     let begun = Instant::now();
-    let mut work = Work { sandbox, cloud, values: Values::default() };
-    for part in cloud {
-        work.make(part, order).await.with_context(|| format!("failed to make {}", part.name))?;
+    let mut values = Values::default();
+    for secret in cloud.iter().flat_map(|part| &part.plan.secrets) {
+        let body = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": secret.name },
+            "type": "Opaque", "stringData": values.make(secret)?,
+        });
+        create(sandbox, &Manifest { kind: SECRET, name: secret.name.clone(), body }).await?;
     }
-    for part in cloud {
-        work.wait_for_part(part).await?;
+    let work = Work { sandbox, cloud, values };
+    let make = async |part| {
+        let made = work.make(part, order).await;
+        made.with_context(|| format!("failed to make {}", part.name))
+    };
+    match order {
+        Order::OneByOne => {
+            for part in cloud {
+                make(part).await?;
+            }
+        }
+        Order::SideBySide => {
+            try_join_all(cloud.iter().map(make)).await?;
+        }
     }
     Ok(begun.elapsed())
 }
 
-struct Work<'a> {
-    sandbox: &'a Sandbox,
+pub(crate) struct Work<'a> {
+    pub(crate) sandbox: &'a Sandbox,
     cloud: &'a [Planned],
-    values: Values,
+    pub(crate) values: Values,
 }
 
 impl Work<'_> {
-    async fn make(&mut self, part: &Planned, order: Order) -> Result<()> {
-        for (kind, name) in &part.needs {
-            self.wait_for_part(self.find(kind, name)?).await?;
-        }
-        for secret in &part.plan.secrets {
-            let values = self.values.make(secret)?;
-            let body = json!({
-                "apiVersion": "v1", "kind": "Secret", "metadata": { "name": secret.name },
-                "type": "Opaque", "stringData": values,
-            });
-            self.create(&Manifest { kind: SECRET, name: secret.name.clone(), body }).await?;
-        }
-        for database in &part.plan.databases {
+    async fn make(&self, part: &Planned, order: Order) -> Result<()> {
+        let plan = &part.plan;
+        for database in &plan.databases {
+            self.wait_for_other(&database.provider).await?;
             self.make_database(database).await?;
+        }
+        for claim in &plan.messaging {
+            self.wait_for_other(&claim.provider).await?;
+            self.make_virtual_host(claim).await?;
         }
         for manifest in of(part, Phase::Config) {
             self.create(manifest).await?;
@@ -82,6 +97,11 @@ impl Work<'_> {
         for task in of(part, Phase::Tasks) {
             self.create(task).await?;
             self.wait_for(task).await?;
+        }
+        // Who is served by an identity service is known to it before; its own entries it makes itself.
+        if let Some(catalog) = plan.catalog.as_ref().filter(|catalog| catalog.provider.name != part.name) {
+            self.wait_for_other(&catalog.provider).await?;
+            self.make_catalog(catalog).await?;
         }
         let (tasks, workloads): (Vec<_>, Vec<_>) =
             of(part, Phase::Workloads).partition(|manifest| manifest.kind == JOB);
@@ -91,27 +111,32 @@ impl Work<'_> {
                 self.wait_for(task).await?;
             }
         }
-        for manifest in workloads.into_iter().chain(of(part, Phase::Exposure)) {
+        let (later, at_once): (Vec<_>, Vec<_>) =
+            workloads.into_iter().partition(|manifest| !after(part, manifest).is_empty());
+        for manifest in at_once.into_iter().chain(of(part, Phase::Exposure)) {
             self.create(manifest).await?;
         }
-        if order == Order::OneByOne {
-            self.wait_for_part(part).await?;
+        self.begin_groups(part).await?;
+        for manifest in later {
+            for other in after(part, manifest) {
+                self.wait_for_other(other).await?;
+            }
+            self.create(manifest).await?;
         }
-        Ok(())
+        self.wait_for_part(part).await
     }
 
-    fn find(&self, kind: &str, name: &str) -> Result<&Planned> {
+    pub(crate) fn find(&self, kind: &str, name: &str) -> Result<&Planned> {
         let found = self.cloud.iter().find(|part| part.service.kind().kind == kind && part.name == name);
         found.with_context(|| format!("the cloud has no {kind} {name}"))
     }
 
     async fn create(&self, manifest: &Manifest) -> Result<()> {
-        let object: DynamicObject = serde_json::from_value(manifest.body.clone())?;
-        api(&self.sandbox.client, manifest.kind, Some(&self.sandbox.namespace))
-            .create(&PostParams::default(), &object)
-            .await
-            .with_context(|| format!("failed to create {} {}", manifest.kind.kind, manifest.name))?;
-        Ok(())
+        create(self.sandbox, manifest).await
+    }
+
+    async fn wait_for_other(&self, other: &Reference) -> Result<()> {
+        self.wait_for_part(self.find(&other.kind, &other.name)?).await
     }
 
     async fn wait_for_part(&self, part: &Planned) -> Result<()> {
@@ -125,7 +150,7 @@ impl Work<'_> {
     async fn wait_for(&self, manifest: &Manifest) -> Result<()> {
         let Manifest { kind, name, .. } = manifest;
         // What has no work to do is done when it is there.
-        if ![DEPLOYMENT, STATEFUL_SET, JOB, HTTP_ROUTE].contains(kind) {
+        if ![DEPLOYMENT, STATEFUL_SET, DAEMON_SET, JOB, HTTP_ROUTE].contains(kind) {
             return Ok(());
         }
         let progress = |object: &DynamicObject| {
@@ -141,33 +166,39 @@ impl Work<'_> {
             _ => Ok(()),
         }
     }
+}
 
-    /// What the operator does over SQL, here with the server's own client in its pod.
-    async fn make_database(&self, claim: &Database) -> Result<()> {
-        let provider = self.find(&claim.provider.kind, &claim.provider.name)?;
-        let workload = provider.plan.workloads.first();
-        let container = workload.and_then(|workload| workload.pod.containers.first());
-        let container = container.with_context(|| format!("{} has no container", provider.name))?.name;
-        let database = &claim.database;
-        let user = self.values.get(&claim.secret, "username")?;
-        // It is an argument for a moment; it was made for this run and goes with its namespace.
-        let password = self.values.get(&claim.secret, "password")?;
-        let script = format!(
-            "mariadb --defaults-file=/etc/openstack/mariadb.cnf <<'END'\n\
-             CREATE DATABASE `{database}` CHARACTER SET utf8mb3 COLLATE utf8mb3_general_ci;\n\
-             CREATE USER '{user}'@'%' IDENTIFIED BY '{password}';\n\
-             GRANT ALL PRIVILEGES ON `{database}`.* TO '{user}'@'%';\n\
-             END\n"
-        );
-        let made = self.sandbox.shell(&format!("{}-0", provider.name), container, &script).await;
-        made.map(drop).map_err(|error| {
-            // The error quotes the script.
-            anyhow::anyhow!(
-                "failed to make database {database}: {}",
-                format!("{error:#}").replace(password, "...")
-            )
-        })
+/// Makes an object, or makes one that is there what it must be.
+pub(crate) async fn create(sandbox: &Sandbox, manifest: &Manifest) -> Result<()> {
+    let Manifest { kind, name, body } = manifest;
+    api(&sandbox.client, *kind, Some(&sandbox.namespace))
+        .patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(body))
+        .await
+        .with_context(|| format!("failed to create {} {name}", kind.kind))?;
+    Ok(())
+}
+
+/// Makes the Services whose numbers others must know before they are planned, and returns the numbers.
+pub(crate) async fn numbers(sandbox: &Sandbox, cloud: &[Planned]) -> Result<BTreeMap<String, String>> {
+    let mut numbers = BTreeMap::new();
+    for part in cloud.iter().filter(|part| part.service.kind() == ovn::KIND) {
+        for manifest in part.manifests.values().flatten().filter(|manifest| manifest.kind == SERVICE) {
+            create(sandbox, manifest).await?;
+            let services = api(&sandbox.client, SERVICE, Some(&sandbox.namespace));
+            let service = services.get(&manifest.name).await?;
+            let number = service.data["spec"]["clusterIP"].as_str().unwrap_or_default().to_owned();
+            numbers.insert(manifest.name.clone(), number);
+        }
     }
+    Ok(numbers)
+}
+
+/// What must be done before a workload of a part is made.
+fn after<'a>(part: &'a Planned, manifest: &Manifest) -> &'a [Reference] {
+    let is_it = |workload: &&Workload| {
+        workload.suffix.as_deref().is_some_and(|suffix| manifest.name == name::part(&part.name, suffix))
+    };
+    part.plan.workloads.iter().find(is_it).map(|workload| workload.after.as_slice()).unwrap_or_default()
 }
 
 /// The manifests of one phase.

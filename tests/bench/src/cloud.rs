@@ -1,28 +1,32 @@
 //! One cloud: how long the operator takes, how long the same work takes by hand, and what the operator does at rest.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use k8s_openapi::api::apps::v1::DaemonSet;
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, EnvVar, Node, PodSpec, Volume, VolumeMount};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use openstack_operator_model::assess;
+use openstack_operator_model::need::Labels;
 use openstack_operator_model::service::Site;
 use openstack_operator_services::control_plane;
 use openstack_operator_smoke::notice;
+use openstack_operator_smoke::pod::{container, restricted};
 use openstack_operator_smoke::wait::{POD_START, await_condition, await_deletion, eventually};
 use serde_json::{Value, json};
 
 use crate::bare::{self, Order};
+use crate::claims::CLIENT;
 use crate::cluster::{
     PREFIX, api, connect, make_namespace, our_namespaces, refuse_company, remove_namespace,
 };
 use crate::installed::{self, Installed};
 use crate::metrics::Metrics;
-use crate::planned::plan_cloud;
+use crate::planned::{Surroundings, plan_cloud};
 use crate::table::{Table, mebibytes, median, seconds};
 use crate::{FURTHER_SERVICES, OperatorArguments};
 
@@ -49,6 +53,9 @@ pub(crate) struct Arguments {
     /// For how many minutes the operator is watched at rest.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1440))]
     rest_minutes: u64,
+    /// Measure all services, not only those that a token needs.
+    #[arg(long)]
+    whole: bool,
 }
 
 /// What the operator did while nothing was asked of it.
@@ -71,13 +78,14 @@ pub(crate) async fn measure(arguments: &Arguments) -> Result<String> {
     let text = std::fs::read_to_string(&arguments.sample)
         .with_context(|| format!("failed to read {}", arguments.sample.display()))?;
     let mut sample: Value = serde_saphyr::from_str(&text).context("the sample is no YAML")?;
-    // By hand only the part that gives tokens is made.
-    for service in FURTHER_SERVICES {
+    for service in FURTHER_SERVICES.iter().filter(|_| !arguments.whole) {
         sample["spec"][service]["enabled"] = Value::Bool(false);
     }
     let sample: DynamicObject = serde_json::from_value(sample).context("the sample is no object")?;
     let installed = Installed::install(&client, &arguments.operator, &arguments.operator_image).await?;
-    let run = Run { client, installed, sample, site: arguments.operator.site() };
+    let nodes = nodes(&client).await?;
+    let client_image = arguments.operator.image("client");
+    let run = Run { client, installed, sample, site: arguments.operator.site(), nodes, client_image };
     let outcome = run.measure(arguments).await;
     // As `up` leaves it, also where something went wrong.
     let restored = run.installed.scale(1).await;
@@ -91,6 +99,8 @@ struct Run {
     installed: Installed,
     sample: DynamicObject,
     site: Site,
+    nodes: BTreeMap<String, Labels>,
+    client_image: String,
 }
 
 impl Run {
@@ -130,12 +140,13 @@ impl Run {
 
     /// Every node gets every image, so that no way of making a cloud pays for pulling them.
     async fn pull_images(&self) -> Result<()> {
-        let cloud = plan_cloud(self.sample(IMAGES), &self.site)?;
+        let cloud = plan_cloud(self.sample(IMAGES), &self.site, &Surroundings::default())?;
         let pods = cloud.iter().flat_map(|part| &part.plan.workloads).map(|workload| &workload.pod);
         let images: BTreeSet<&str> = pods
             .flat_map(|pod| pod.setup.iter().chain(&pod.containers))
             .chain(cloud.iter().flat_map(|part| &part.plan.tasks).map(|task| &task.container))
             .map(|container| container.image.as_str())
+            .chain([self.client_image.as_str()])
             .collect();
         let containers: Vec<Value> = images
             .iter()
@@ -183,8 +194,12 @@ impl Run {
     }
 
     async fn by_hand(&self, namespace: &str, order: Order) -> Result<Duration> {
-        let cloud = plan_cloud(self.sample(namespace), &self.site)?;
         let sandbox = make_namespace(&self.client, namespace).await?;
+        sandbox.start(CLIENT, client_pod(&self.client_image)).await?;
+        let mut surroundings = Surroundings { nodes: self.nodes.clone(), addresses: BTreeMap::new() };
+        let cloud = plan_cloud(self.sample(namespace), &self.site, &surroundings)?;
+        surroundings.addresses = bare::numbers(&sandbox, &cloud).await?;
+        let cloud = plan_cloud(self.sample(namespace), &self.site, &surroundings)?;
         let took = bare::run(&sandbox, &cloud, order).await?;
         remove_namespace(&self.client, namespace).await?;
         Ok(took)
@@ -228,6 +243,27 @@ impl Run {
         }
         remove_namespace(&self.client, namespace).await
     }
+}
+
+/// The cluster's nodes with their labels.
+async fn nodes(client: &Client) -> Result<BTreeMap<String, Labels>> {
+    let list = Api::<Node>::all(client.clone()).list(&ListParams::default()).await;
+    let nodes = list.context("failed to list the nodes")?.items.into_iter();
+    Ok(nodes.map(|node| (node.name_any(), node.labels().clone())).collect())
+}
+
+/// A pod in which the client's libraries can be used.
+fn client_pod(image: &str) -> PodSpec {
+    let mut main = container(CLIENT, image.to_owned(), &["sleep", "infinity"]);
+    let mount =
+        VolumeMount { name: "tmp".to_owned(), mount_path: "/tmp".to_owned(), ..VolumeMount::default() };
+    main.volume_mounts = Some(vec![mount]);
+    main.env =
+        Some(vec![EnvVar { name: "HOME".to_owned(), value: Some("/tmp".to_owned()), ..EnvVar::default() }]);
+    let mut spec = restricted(main);
+    let tmp = EmptyDirVolumeSource::default();
+    spec.volumes = Some(vec![Volume { name: "tmp".to_owned(), empty_dir: Some(tmp), ..Volume::default() }]);
+    spec
 }
 
 /// Whether this generation of the cloud is Ready.

@@ -1,6 +1,7 @@
 //! Measures the operator, one part at a time, and prints each part as a Markdown table.
 
 mod bare;
+mod claims;
 mod cloud;
 mod cluster;
 mod crd;
@@ -58,6 +59,11 @@ impl OperatorArguments {
     /// What the operator takes where an object is silent.
     fn site(&self) -> Site {
         site(&self.images_registry, &self.images_tag)
+    }
+
+    /// Reference of one of the images.
+    fn image(&self, name: &str) -> String {
+        format!("{}/{name}:{}", self.images_registry, self.images_tag)
     }
 
     /// The flags that make the operator take it.

@@ -7,7 +7,7 @@ use anyhow::Result;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
-use crate::planned::plan_cloud;
+use crate::planned::{Surroundings, plan_cloud};
 use crate::table::{Table, median, milliseconds};
 
 const ITERATIONS: usize = 2000;
@@ -58,7 +58,7 @@ fn sample(cloud: &DynamicObject) -> Result<(Vec<Duration>, usize)> {
     let mut objects = 0;
     for pass in 0..WARM_UP + ITERATIONS {
         let begun = Instant::now();
-        let planned = black_box(plan_cloud(black_box(cloud.clone()), &site)?);
+        let planned = black_box(plan_cloud(black_box(cloud.clone()), &site, &Surroundings::default())?);
         let took = begun.elapsed();
         if pass >= WARM_UP {
             times.push(took);

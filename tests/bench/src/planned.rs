@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use anyhow::{Context, Result, ensure};
 use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
 use openstack_operator_model::lower::{self, Instance, Manifests, Observed};
-use openstack_operator_model::need::Resolved;
+use openstack_operator_model::need::{Labels, Resolved, selects};
 use openstack_operator_model::plan::Plan;
 use openstack_operator_model::service::{AnyService, Site};
 use openstack_operator_services::of_kind;
@@ -15,20 +15,31 @@ use serde_json::json;
 pub(crate) struct Planned {
     pub(crate) service: &'static dyn AnyService,
     pub(crate) name: String,
-    /// Kind and name of what it needs, all of which come before it.
-    pub(crate) needs: Vec<(String, String)>,
     pub(crate) plan: Plan,
     pub(crate) manifests: Manifests,
 }
 
+/// What of the cluster plans depend on.
+#[derive(Default)]
+pub(crate) struct Surroundings {
+    /// Numbers of Services. One has none before it is made; its name stands for it.
+    pub(crate) addresses: BTreeMap<String, String>,
+    /// Nodes with their labels.
+    pub(crate) nodes: BTreeMap<String, Labels>,
+}
+
 /// Plans a control plane and everything that it consists of, each with what those before it provide.
-pub(crate) fn plan_cloud(cloud: DynamicObject, site: &Site) -> Result<Vec<Planned>> {
+pub(crate) fn plan_cloud(
+    cloud: DynamicObject,
+    site: &Site,
+    surroundings: &Surroundings,
+) -> Result<Vec<Planned>> {
     let mut provided = Resolved::default();
     let mut planned = Vec::new();
     let mut pending = VecDeque::from([cloud]);
     let mut put_back = 0;
     while let Some(object) = pending.pop_front() {
-        let Some(one) = plan_one(&object, site, &provided)? else {
+        let Some(one) = plan_one(&object, site, surroundings, &provided)? else {
             // One of those behind it provides what it needs.
             put_back += 1;
             ensure!(put_back <= pending.len(), "what {:?} needs is nowhere", object.metadata.name);
@@ -58,7 +69,12 @@ pub(crate) fn plan_cloud(cloud: DynamicObject, site: &Site) -> Result<Vec<Planne
 }
 
 /// One object's plan; none where what it needs is not provided yet.
-fn plan_one(object: &DynamicObject, site: &Site, provided: &Resolved) -> Result<Option<Planned>> {
+fn plan_one(
+    object: &DynamicObject,
+    site: &Site,
+    surroundings: &Surroundings,
+    provided: &Resolved,
+) -> Result<Option<Planned>> {
     let kind = object.types.as_ref().map(|types| types.kind.as_str()).unwrap_or_default();
     let service = of_kind(kind).with_context(|| format!("there is no kind {kind:?}"))?;
     let name = object.metadata.name.clone().with_context(|| format!("a {kind} without a name"))?;
@@ -69,8 +85,12 @@ fn plan_one(object: &DynamicObject, site: &Site, provided: &Resolved) -> Result<
         let Some(provides) = provided.objects.get(&key) else { return Ok(None) };
         inputs.objects.insert(key, provides.clone());
     }
-    // A Service has no number before it is made; its name stands for it.
-    inputs.addresses = needs.addresses.into_iter().map(|name| (name.clone(), name)).collect();
+    let number = |name: &String| surroundings.addresses.get(name).unwrap_or(name).clone();
+    inputs.addresses = needs.addresses.into_iter().map(|name| (name.clone(), number(&name))).collect();
+    if let Some(selector) = &needs.nodes {
+        let chosen = surroundings.nodes.iter().filter(|(_, labels)| selects(selector, labels));
+        inputs.nodes = chosen.map(|(name, labels)| (name.clone(), labels.clone())).collect();
+    }
     let plan = service.plan(object, &inputs, site, &BTreeMap::new())?;
     let instance = Instance {
         kind: service.kind(),
@@ -81,7 +101,7 @@ fn plan_one(object: &DynamicObject, site: &Site, provided: &Resolved) -> Result<
         uid: String::new(),
     };
     let manifests = lower::lower(&instance, &plan, &Observed::default());
-    Ok(Some(Planned { service, name, needs: inputs.objects.into_keys().collect(), plan, manifests }))
+    Ok(Some(Planned { service, name, plan, manifests }))
 }
 
 #[cfg(test)]
@@ -91,11 +111,11 @@ mod tests {
     #[test]
     fn a_cloud_is_planned_with_all_its_parts() {
         let cloud = crate::plan::cloud(&json!({})).unwrap();
-        let planned = plan_cloud(cloud, &crate::site("r/o", "t")).unwrap();
+        let planned = plan_cloud(cloud, &crate::site("r/o", "t"), &Surroundings::default()).unwrap();
         let place = |kind: &str| planned.iter().position(|one| one.service.kind().kind == kind).unwrap();
         assert!(place("OpenStackControlPlane") < place("MariaDB"));
         assert!(place("Nova") < place("Neutron"), "what provides comes first");
         let keystone = &planned[place("Keystone")];
-        assert!(keystone.needs.contains(&("MariaDB".to_owned(), "cloud-mariadb".to_owned())));
+        assert_eq!(keystone.plan.databases[0].provider.name, "cloud-mariadb");
     }
 }

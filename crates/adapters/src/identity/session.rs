@@ -79,8 +79,8 @@ impl<'a> Session<'a> {
     }
 
     /// Asks another service with the same token.
-    pub(crate) fn of(self, base: &'a str, version: &'a str) -> Self {
-        Self { base, version: Some(version), ..self }
+    pub(crate) fn of(self, base: &'a str, version: Option<&'a str>) -> Self {
+        Self { base, version, ..self }
     }
 
     /// Asks with the token at hand, and once more with a new one where it is no longer accepted.

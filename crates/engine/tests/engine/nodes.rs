@@ -2,7 +2,7 @@
 
 use openstack_operator_engine::engine::Engine;
 use openstack_operator_model::kind::{CONFIG_MAP, DAEMON_SET, Kind, NODE, POD, SERVICE};
-use openstack_operator_services::{chassis, compute, control_plane, ovn};
+use openstack_operator_services::{chassis, compute, control_plane, neutron, ovn};
 use openstack_operator_testkit::{AgentEntry, World};
 use serde_json::{Value, json};
 
@@ -100,6 +100,38 @@ async fn a_cloud_is_ready_when_its_nodes_have_registered_and_says_how_many() {
     world.script.clear_log();
     converge(&world, &running).await;
     assert_eq!(writes(&world), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_pods_find_out_about_a_node_is_told() {
+    let (world, running) = cloud_on(&["node-a"]).await;
+    let set = get(&world, DAEMON_SET, "cloud-compute-libvirt");
+    let container = |name: &str, message: &str| {
+        let ended = json!({ "exitCode": 0, "message": message });
+        json!({
+            "name": name, "image": "i", "imageID": "i", "ready": true, "restartCount": 0,
+            "state": { "terminated": ended },
+        })
+    };
+    world.apply_object(&json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "libvirt", "namespace": NAMESPACE,
+            "labels": { "app.kubernetes.io/instance": "cloud-compute", "openstack.k8s.io/kind": "NovaCompute" },
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "cloud-compute-libvirt",
+                "uid": set["metadata"]["uid"],
+            }],
+        },
+        "spec": { "nodeName": "node-a" },
+    }));
+    world.edit_object(POD, NAMESPACE, "libvirt", |pod| {
+        let ended = [container("detect", "qemu: the node has no /dev/kvm\n"), container("other", "")];
+        pod["status"] = json!({ "initContainerStatuses": ended });
+    });
+    converge(&world, &running).await;
+    let row = json!({ "name": "node-a", "state": "Up", "found": "qemu: the node has no /dev/kvm" });
+    assert_eq!(rows(&world, compute::KIND, "cloud-compute"), json!([row]));
 }
 
 #[tokio::test]
@@ -259,4 +291,42 @@ async fn some_nodes_may_be_told_other_settings() {
             .clone()
     };
     assert_eq!((bridge("node-a"), bridge("node-b")), (json!("br-ex"), json!("br-two")));
+}
+
+#[tokio::test]
+async fn a_cloud_without_ovn_knows_its_nodes_by_the_agents_of_its_networks() {
+    const NETWORKS: &str = "http://cloud-neutron.openstack.svc:9696";
+    let world = world();
+    for node in ["node-a", "node-b"] {
+        add_node(&world, node);
+    }
+    world.apply_object(&whole_object(control_plane::KIND, "cloud", &json!({ "networkBackend": "ovs" })));
+    let running = engine(&world);
+    converge(&world, &running).await;
+    assert!(!exists(&world, ovn::KIND, "cloud-ovn"));
+    let said = condition(&world, neutron::KIND, "cloud-neutron", "NodesReady").2;
+    assert_eq!(said, "nodes node-a, node-b are not registered");
+    for (registry, node) in
+        [HYPERVISORS, NETWORKS].into_iter().flat_map(|one| [(one, "node-a"), (one, "node-b")])
+    {
+        world.agents.edit(registry, |state| {
+            state.agents.insert(node.to_owned(), AgentEntry::new());
+        });
+    }
+    converge(&world, &running).await;
+    assert!(is_ready(&world, control_plane::KIND, "cloud"));
+
+    hold(&world, NETWORKS, "node-b", &["router 1"]);
+    set_chosen(&world, "node-b", false);
+    converge(&world, &running).await;
+    let row = json!({ "name": "node-b", "state": "Leaving", "holds": ["router 1"] });
+    assert_eq!(rows(&world, neutron::KIND, "cloud-neutron")[1], row);
+    for set in ["ovs-db", "ovs-vswitchd", "openvswitch-agent", "network-agents"] {
+        assert!(exists(&world, DAEMON_SET, &format!("cloud-neutron-{set}-leaving")), "{set}");
+    }
+    hold(&world, NETWORKS, "node-b", &[]);
+    converge(&world, &running).await;
+    assert!(!world.agents.state(NETWORKS).agents.contains_key("node-b"));
+    assert!(!exists(&world, DAEMON_SET, "cloud-neutron-ovs-db-leaving"));
+    assert!(is_ready(&world, control_plane::KIND, "cloud"));
 }

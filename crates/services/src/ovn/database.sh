@@ -51,5 +51,32 @@ convert() {
 }
 convert &
 
+# Of several entries with one address all but the one that was heard of last.
+lost_members() {
+    ovs-appctl --timeout=10 -t "$control" cluster/status "$SCHEMA" 2>/dev/null | awk '
+        $1 == "Role:" { leads = $2 == "leader" }
+        leads && $3 == "at" {
+            age = 1e18
+            for (field = 5; field < NF; field++) if ($field == "msg") age = $(field + 1) + 0
+            if ($5 == "(self)") age = -1
+            if (!($4 in ages) || age < ages[$4]) {
+                if ($4 in ages) print youngest[$4]
+                youngest[$4] = $1
+                ages[$4] = age
+            } else print $1
+        }'
+}
+
+# A member that lost its volume joins as another one. Who it was before would count for the majority for ever.
+forget_lost() {
+    while sleep 30; do
+        for member in $(lost_members); do
+            echo "member $member has joined anew as another: it is no longer waited for" >&2
+            ovs-appctl --timeout=10 -t "$control" cluster/kick "$SCHEMA" "$member" || echo "it could not be removed yet" >&2
+        done
+    done
+}
+forget_lost &
+
 exec ovsdb-server "$file" --remote="ptcp:$CLIENT_PORT:0.0.0.0" --remote="punix:$socket" --unixctl="$control" \
     --pidfile="/run/ovn/$DATABASE.pid" -vconsole:info -vsyslog:off -vfile:off

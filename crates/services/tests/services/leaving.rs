@@ -47,5 +47,9 @@ fn what_is_kept_on_nodes_that_leave_is_what_the_others_have() {
             assert_eq!(after.body, before.body, "{}: pods of other nodes are replaced", case.title);
         }
     }
-    assert_eq!(kept, 2 * (3 + 2), "switches of two cases with three pods, hypervisors of two with two");
+    assert_eq!(
+        kept,
+        2 * (3 + 2) + 4 + 3,
+        "of two cases each OVN with three pods and hypervisors with two, of one all agents, of one those of switches"
+    );
 }

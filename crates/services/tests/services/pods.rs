@@ -40,11 +40,13 @@ fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
 
 /// Pods that are part of their node, with the most that a container of theirs may: nothing else is root, has a
 /// capability, or sees anything of the node.
-const NODE_PODS: [(&str, Power); 6] = [
+const NODE_PODS: [(&str, Power); 8] = [
     ("ovs-db", Power::Root(&[])),
     ("ovs-vswitchd", Power::Root(&["NET_ADMIN", "NET_RAW"])),
     ("ovn-controller", Power::Root(&[])),
     ("metadata-agent", Power::Everything),
+    ("openvswitch-agent", Power::Everything),
+    ("network-agents", Power::Everything),
     ("libvirt", Power::Everything),
     ("nova-compute", Power::Everything),
 ];

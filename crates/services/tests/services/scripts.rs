@@ -268,3 +268,35 @@ fn a_member_that_waits_is_given_the_time_to_end_in_order() {
         assert!(waits + 30 <= pod.grace_seconds, "{waits} of {} seconds", pod.grace_seconds);
     }
 }
+
+/// A group whose second member lost its volume and joined again: it is heard of under its new name only.
+const STATUS: &str = "Role: ROLE
+Leader: self
+Servers:
+    1111 (1111 at tcp:test-nb-0.test-nb:6643) (self) next_index=2 match_index=9
+    2222 (2222 at tcp:test-nb-1.test-nb:6643) next_index=10 match_index=7
+    3333 (3333 at tcp:test-nb-2.test-nb:6643) next_index=10 match_index=9 last msg 300 ms ago
+    4444 (4444 at tcp:test-nb-1.test-nb:6643) next_index=10 match_index=9 last msg 100 ms ago
+    5555 (5555 at tcp:test-nb-0.test-nb:6643) next_index=10 match_index=9 last msg 90000 ms ago
+";
+
+#[test]
+fn the_leader_of_a_group_forgets_members_that_came_back_as_others() {
+    for (role, kicked) in [("leader", "2222\n5555\n"), ("follower", "")] {
+        let place = Place::new(&format!("lost-{role}"), "ovn-minimal");
+        place.write("var/lib/ovn/nb.db", "data");
+        place.write("status", &STATUS.replace("ROLE", role));
+        let appctl = "case \"$*\" in *cluster/status*) cat $root/status ;; *kick*) echo ${@: -1} >>$root/kicked ;; esac";
+        place.program("ovs-appctl", appctl);
+        // Each loop goes round once.
+        place.program("sleep", "[ ! -e $root/slept-$1 ] && touch $root/slept-$1 || kill $PPID");
+        place.program("ovsdb-client", "echo no");
+        place.program("ovsdb-server", "exit 0");
+        let names = ["POD_NAME", "POD_UID", "SCHEMA", "SCHEMA_FILE", "CLIENT_PORT", "GROUP_PORT"];
+        let variables: Vec<(&str, &str)> =
+            names.map(|name| (name, "x")).into_iter().chain([("DATABASE", "nb")]).collect();
+        let output = place.run("database.sh", &[], &variables);
+        assert!(output.status.success(), "{role}: {}", errors(&output));
+        assert_eq!(place.read("kicked"), kicked, "{role}: {}", errors(&output));
+    }
+}

@@ -14,8 +14,12 @@ use serde_json::{Value, json};
 pub(crate) struct Cloud<'a> {
     pub(crate) sandbox: &'a Sandbox,
     pub(crate) name: &'static str,
+    sample: &'static str,
     whole: bool,
 }
+
+const MINIMAL: &str = include_str!("../../../../samples/minimal.yaml");
+const WITHOUT_OVN: &str = include_str!("../../../../samples/ovs.yaml");
 
 /// Pods that do not end by themselves, by their labels.
 pub(crate) const LASTING_PODS: &str =
@@ -27,12 +31,17 @@ const FURTHER_SERVICES: [&str; 6] = ["glance", "placement", "ovn", "neutron", "n
 impl<'a> Cloud<'a> {
     /// A cloud of the sample that gives tokens, and nothing more.
     pub(crate) fn new(sandbox: &'a Sandbox, name: &'static str) -> Self {
-        Self { sandbox, name, whole: false }
+        Self { sandbox, name, sample: MINIMAL, whole: false }
     }
 
     /// The sample's whole cloud.
     pub(crate) fn whole(sandbox: &'a Sandbox, name: &'static str) -> Self {
-        Self { sandbox, name, whole: true }
+        Self { sandbox, name, sample: MINIMAL, whole: true }
+    }
+
+    /// A whole cloud whose networks are made by Neutron's own agents.
+    pub(crate) fn without_ovn(sandbox: &'a Sandbox, name: &'static str) -> Self {
+        Self { sandbox, name, sample: WITHOUT_OVN, whole: true }
     }
 
     /// Name of one of the cloud's parts, e.g. `cloud-keystone`.
@@ -57,8 +66,7 @@ impl<'a> Cloud<'a> {
 
     /// The sample's control plane, in this namespace and with its own name in DNS, changed by `changes`.
     pub(crate) fn manifest(&self, changes: &Value) -> Result<Value> {
-        let text = include_str!("../../../../samples/minimal.yaml");
-        let mut object: Value = serde_saphyr::from_str(text).context("the sample is no YAML")?;
+        let mut object: Value = serde_saphyr::from_str(self.sample).context("the sample is no YAML")?;
         object["metadata"]["name"] = json!(self.name);
         object["metadata"]["namespace"] = json!(self.sandbox.namespace);
         object["spec"]["publicDomain"] = json!(self.hostname());

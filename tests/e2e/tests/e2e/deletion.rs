@@ -15,8 +15,9 @@ use serde_json::json;
 use crate::cloud::Cloud;
 
 const END: Duration = Duration::from_mins(4);
-/// Volumes that stay: of the database and the bus, and of a whole cloud also of the networks' databases and the images.
+/// Volumes that stay: of the database and the bus, and of a whole cloud also of the images and the networks' databases.
 pub(crate) const IDENTITY_VOLUMES: usize = 2;
+pub(crate) const WITHOUT_OVN_VOLUMES: usize = 3;
 pub(crate) const WHOLE_VOLUMES: usize = 5;
 const MANAGED: &str = "app.kubernetes.io/managed-by=openstack-operator";
 

@@ -56,12 +56,22 @@ pub(crate) async fn leaves(
     ensure!(!listed.to_string().contains(node), "{node} is still listed: {listed}");
     let providers = client.openstack("resource provider list").await?;
     ensure!(!providers.to_string().contains(node), "{node} still has resources: {providers}");
+    eventually("the node's network agents to be gone", STEP, async || {
+        let agents = client.openstack("network agent list").await?;
+        ensure!(!agents.to_string().contains(node), "{node} still has agents: {agents}");
+        Ok(())
+    })
+    .await?;
+    cloud.ready(STEP).await
+}
+
+/// OVN has forgotten a node.
+pub(crate) async fn left_one_chassis(cloud: &Cloud<'_>) -> Result<()> {
     let chassis = cloud.objects("OVNChassis", "ovnchassis");
     eventually("the node's chassis to be gone", STEP, async || {
         let left = chassis.list(&kube::api::ListParams::default()).await?.items;
         ensure!(left.len() == 1, "{} chassis are left", left.len());
         Ok(())
     })
-    .await?;
-    cloud.ready(STEP).await
+    .await
 }

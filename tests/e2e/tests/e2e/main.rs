@@ -78,8 +78,9 @@ async fn a_cloud_runs_servers_that_outlive_its_pods() -> Result<()> {
         servers.ends_by_itself(&first).await?;
         let second = servers.create("second", &other).await?;
         servers.reaches(&first, &second).await?;
+        servers.outlives_a_move(&first, &other).await?;
         notice("servers of two nodes reach each other; now taking pods away under them");
-        servers.outlives_pods(&first).await?;
+        servers.outlives_pods(&first, &servers::PODS).await?;
         let third = servers.create("third", &other).await?;
         notice("a new server serves; now taking a node's power away");
         servers.keeps(&first, &sandbox.namespace).await?;
@@ -89,10 +90,49 @@ async fn a_cloud_runs_servers_that_outlive_its_pods() -> Result<()> {
         servers.starts_again(&first, &sandbox.namespace).await?;
         notice("the server is back with its disk; now taking the other node out");
         leaving::leaves(&cloud, &client, &servers, &nodes, &other, vec![second, third]).await?;
+        leaving::left_one_chassis(&cloud).await?;
         servers.delete(first).await?;
         servers.left_nothing().await?;
+        servers.left_no_device().await?;
         operator.rests(sandbox, &client).await?;
         deletion::goes(sandbox, &cloud, deletion::WHOLE_VOLUMES).await?;
+        nodes.release(&one).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_cloud_without_ovn_runs_servers() -> Result<()> {
+    with_cluster_alone("agents", PodSecurity::Privileged, async |sandbox| {
+        let Some(range) = &sandbox.environment.provider_range else {
+            notice("skipped: the sample's interfaces are those of the local cluster");
+            return Ok(());
+        };
+        let operator = Operator::install(sandbox).await?;
+        let cloud = Cloud::without_ovn(sandbox, "agents");
+        let nodes = Nodes::new(sandbox);
+        let [one, other] = nodes.take().await?;
+        let changes = json!({
+            "neutron": { "ovs": { "nodeSelector": nodes.selector() } },
+            "compute": { "nodeSelector": nodes.selector() },
+        });
+        cloud.apply(&changes).await?;
+        cloud.ready(CLOUD_START).await?;
+        let guest = env::var("E2E_GUEST_IMAGE").context("E2E_GUEST_IMAGE is not set")?;
+        let client = Client::start(sandbox, &operator, &cloud, Some(guest)).await?;
+        notice("the cloud serves; now making servers");
+        let servers = Servers::prepare(sandbox, &cloud, &client, range).await?;
+        let first = servers.create("first", &one).await?;
+        servers.is_whole(&first).await?;
+        let second = servers.create("second", &other).await?;
+        servers.reaches(&first, &second).await?;
+        notice("servers of two nodes reach each other; now taking pods away under them");
+        servers.outlives_pods(&first, &servers::AGENTS).await?;
+        leaving::leaves(&cloud, &client, &servers, &nodes, &other, vec![second]).await?;
+        servers.answers(&first, CLOUD_START).await?;
+        servers.delete(first).await?;
+        servers.left_nothing().await?;
+        deletion::goes(sandbox, &cloud, deletion::WITHOUT_OVN_VOLUMES).await?;
         nodes.release(&one).await
     })
     .await

@@ -24,8 +24,16 @@ const DISK: &str = "/dev/vda";
 /// How long the cloud may take to be whole again after it lost a pod.
 const RECOVERY: Duration = Duration::from_mins(6);
 
-/// Pods that a server must outlive, by label.
-const PODS: [&str; 12] = [
+/// Pods of Neutron's own agents that a server must outlive, by label.
+pub(crate) const AGENTS: [&str; 4] = [
+    "app.kubernetes.io/component=ovs-db",
+    "app.kubernetes.io/component=ovs-vswitchd",
+    "app.kubernetes.io/component=openvswitch-agent",
+    "app.kubernetes.io/component=network-agents",
+];
+
+/// Pods of a cloud with OVN that a server must outlive, by label.
+pub(crate) const PODS: [&str; 12] = [
     "app.kubernetes.io/component=northbound",
     "app.kubernetes.io/component=southbound",
     "app.kubernetes.io/component=northd",
@@ -124,6 +132,28 @@ impl<'a> Servers<'a> {
         })
         .await
         .map(drop)
+    }
+
+    /// Moving a server while it runs needs a way between the nodes' hypervisors, which there is not yet: the attempt must fail,
+    /// be known to have failed, and leave the server as it is.
+    pub(crate) async fn outlives_a_move(&self, server: &Server, node: &str) -> Result<()> {
+        let name = server.name;
+        let script = format!(
+            "openstack --os-compute-api-version 2.30 server migrate --live-migration --host {node} {name} >&2"
+        );
+        self.client.shell(&script).await.context("the attempt was not taken")?;
+        let question = format!(
+            "openstack server migration list --server {name} -f value -c Status; \
+             openstack server show {name} -f value -c status"
+        );
+        eventually("the attempt to be over", RECOVERY, async || {
+            let answer = self.client.shell(&question).await?;
+            let over = ["error\nACTIVE\n", "failed\nACTIVE\n"];
+            ensure!(over.contains(&answer.as_str()), "{answer}");
+            Ok(())
+        })
+        .await?;
+        self.answers(server, RECOVERY).await
     }
 
     /// A server that ends by itself is soon known to have ended, and can be started again.
@@ -227,9 +257,9 @@ impl<'a> Servers<'a> {
     }
 
     /// Takes away the pods of one kind after the other. The server runs on, and the cloud becomes whole again.
-    pub(crate) async fn outlives_pods(&self, server: &Server) -> Result<()> {
+    pub(crate) async fn outlives_pods(&self, server: &Server, pods: &[&str]) -> Result<()> {
         let mut before = self.uptime(server).await?;
-        for selector in PODS {
+        for selector in pods {
             let namespace = if selector.ends_with("openstack-operator") {
                 "openstack-operator"
             } else {
@@ -280,9 +310,16 @@ impl<'a> Servers<'a> {
                 let used = usage.as_array().into_iter().flatten().any(|row| row["usage"] != 0);
                 ensure!(!used, "allocations are left: {usage}");
             }
-            self.on_every_node("libvirt", "libvirtd", "virsh -c qemu:///system list --all --name").await?;
-            self.on_every_node("ovs-vswitchd", "ovs-vswitchd", "ovs-vsctl list-ports br-int | grep ^tap || :")
-                .await
+            self.on_every_node("libvirt", "libvirtd", "virsh -c qemu:///system list --all --name").await
+        })
+        .await
+    }
+
+    /// Nor is a device left on a switch of OVN. Neutron's own agents have devices of the same name for themselves.
+    pub(crate) async fn left_no_device(&self) -> Result<()> {
+        eventually("no device of the server to be left", RECOVERY, async || {
+            let command = "ovs-vsctl list-ports br-int | grep ^tap || :";
+            self.on_every_node("ovs-vswitchd", "ovs-vswitchd", command).await
         })
         .await
     }

@@ -1,0 +1,112 @@
+//! What the agents of nodes have in common.
+
+use openstack_operator_model::common::Scheduling;
+use openstack_operator_model::image::ImageNames;
+use openstack_operator_model::oslo::Document;
+use openstack_operator_model::plan::{
+    Container, Host, HostPath, Mount, Plan, Pod, Privilege, Variable, Workload,
+};
+use openstack_operator_model::service::Context;
+use openstack_operator_model::status::ComputeServer;
+
+use super::{Neutron, NeutronSpec, USER};
+use crate::{nova, shared, switch};
+
+/// Settings that every agent reads first.
+const CONFIGURATION: &str = "agent.conf";
+
+/// How agents become root for what only root may do.
+pub(super) fn configuration() -> Document {
+    Document::new()
+        .set("DEFAULT", "use_stderr", true)
+        .set("DEFAULT", "state_path", "/var/lib/neutron")
+        .set("oslo_concurrency", "lock_path", "/tmp")
+        .set("agent", "root_helper", "sudo neutron-rootwrap /etc/neutron/rootwrap.conf")
+        .set("privsep", "helper_command", "sudo neutron-rootwrap /etc/neutron/rootwrap.conf privsep-helper")
+}
+
+/// Whom agents ask for what servers want to know of themselves.
+pub(super) fn metadata_options(compute: &ComputeServer) -> Document {
+    Document::new()
+        .set("DEFAULT", "nova_metadata_host", &compute.metadata_host)
+        .set("DEFAULT", "nova_metadata_port", compute.metadata_port)
+        .set("DEFAULT", "metadata_workers", 1)
+}
+
+/// What proves to Nova that an agent asks.
+pub(super) fn metadata_secret(compute: &ComputeServer) -> Variable {
+    Variable::secret("OS_DEFAULT__METADATA_PROXY_SHARED_SECRET", &compute.metadata_secret, nova::METADATA_KEY)
+}
+
+/// Adds the files that all agents need.
+pub(super) fn add_files(plan: &mut Plan, configuration: &Document) {
+    plan.files.insert(CONFIGURATION.to_owned(), configuration.render());
+    plan.files.insert("wait.sh".to_owned(), include_str!("wait.sh").to_owned());
+}
+
+/// A program that reads a file of its own after the one of all agents.
+pub(super) fn command(program: &str, file: &str) -> Vec<String> {
+    let own = format!("/etc/neutron/{file}");
+    let words =
+        ["dumb-init", "--", program, "--config-file", "/etc/neutron/neutron.conf", "--config-file", &own];
+    words.map(str::to_owned).to_vec()
+}
+
+/// An agent that makes namespaces and devices of the node.
+pub(super) fn container(
+    context: &Context<'_, Neutron>,
+    name: &'static str,
+    kolla: &'static str,
+    file: &str,
+) -> Container {
+    let NeutronSpec { origin, template } = &context.object.spec;
+    let names = ImageNames { kolla, debian: "neutron" };
+    Container {
+        name,
+        image: shared::image(context, names, &template.common, origin),
+        environment: vec![
+            Variable::field("NODE_NAME", "spec.nodeName"),
+            Variable::text("OS_DEFAULT__HOST", "$(NODE_NAME)"),
+        ],
+        mounts: vec![
+            shared::file(CONFIGURATION, "/etc/neutron/neutron.conf"),
+            shared::file(file, &format!("/etc/neutron/{file}")),
+            shared::scratch("work", "/var/lib/neutron"),
+            shared::scratch("tmp", "/tmp"),
+            switch::run_directory(),
+            namespaces(),
+        ],
+        resources: shared::resources(&template.common.resources, ("20m", "256Mi"), "1Gi"),
+        privilege: Privilege::Node,
+        ..Container::default()
+    }
+}
+
+fn namespaces() -> Mount {
+    shared::host("run-netns", "/run/netns", HostPath::Shared)
+}
+
+/// Whether it shows something of the node, which an agent without power over it has no use for.
+pub(super) fn is_of_node(mount: &Mount) -> bool {
+    matches!(mount, Mount::Host { .. })
+}
+
+/// Agents that would hang for ever where they find no switch when they start.
+pub(super) fn workload(
+    component: &'static str,
+    scheduling: &Scheduling,
+    southbound: &[String],
+    agents: Vec<Container>,
+) -> Workload {
+    let wait = agents.first().map(|agent| Container {
+        name: "wait",
+        image: agent.image.clone(),
+        command: shared::script("/etc/openstack/wait.sh"),
+        environment: vec![Variable::text("SOUTHBOUND", southbound.join(" "))],
+        mounts: vec![shared::file("wait.sh", "/etc/openstack/wait.sh"), shared::scratch("tmp", "/tmp")],
+        resources: agent.resources.clone(),
+        ..Container::default()
+    });
+    let setup = wait.into_iter().collect();
+    Workload::on_nodes(component, Pod { setup, host: Host::Network, ..Pod::new(USER, scheduling, agents) })
+}

@@ -1,0 +1,193 @@
+//! Networks that Neutron's own agents make: one on every switch, and on some nodes those that route, lease addresses and
+//! answer for metadata.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use openstack_operator_model::common::Scheduling;
+use openstack_operator_model::oslo::Document;
+use openstack_operator_model::plan::{Container, Plan, Privilege, Registry, Roster, Variable, Workload};
+use openstack_operator_model::service::Context;
+use openstack_operator_model::status::ComputeServer;
+
+use super::{KIND, NetworkType, Neutron, NeutronSpec, NeutronTemplate, OvsSettings, agent};
+use crate::shared::{self, Account};
+use crate::switch::{self, Datapath, Pods};
+
+const SWITCH: &str = "openvswitch_agent.ini";
+const ROUTER: &str = "l3_agent.ini";
+const LEASE: &str = "dhcp_agent.ini";
+const METADATA: &str = "metadata_agent.ini";
+pub(super) const FILES: [&str; 4] = [SWITCH, ROUTER, LEASE, METADATA];
+
+pub(super) fn settings(template: &NeutronTemplate) -> Cow<'_, OvsSettings> {
+    template.ovs.as_ref().map_or_else(|| Cow::Owned(OvsSettings::default()), Cow::Borrowed)
+}
+
+/// Nodes that have a switch.
+pub(super) fn scheduling(settings: &OvsSettings) -> Scheduling {
+    shared::on_hypervisors(&settings.scheduling)
+}
+
+/// Nodes that route and lease.
+fn agent_scheduling(settings: &OvsSettings) -> Scheduling {
+    let given = &settings.agents.scheduling;
+    if given.node_selector.is_empty() {
+        return Scheduling { node_selector: scheduling(settings).node_selector, ..given.clone() };
+    }
+    given.clone()
+}
+
+pub(super) fn physical_networks(settings: &OvsSettings) -> Vec<String> {
+    switch::physical_networks(&settings.links, settings.overrides.iter())
+}
+
+/// Agents are told what to do by RPC. A router whose node is lost is taken over by another node.
+pub(super) fn server_options(document: Document) -> Document {
+    document.section_of(
+        "DEFAULT",
+        [
+            ("service_plugins", "router,qos,trunk,port_forwarding"),
+            ("rpc_workers", "1"),
+            ("rpc_state_report_workers", "1"),
+            ("allow_automatic_l3agent_failover", "true"),
+            ("dhcp_agents_per_network", "2"),
+        ],
+    )
+}
+
+pub(super) fn plugin_options(document: Document) -> Document {
+    document.set("ml2", "mechanism_drivers", "openvswitch,l2population").set(
+        "ml2_type_vxlan",
+        "vni_ranges",
+        "1:65536",
+    )
+}
+
+/// Where the agents of nodes register.
+pub(super) fn roster(context: &Context<'_, Neutron>, url: &str, account: &Account<'_>) -> Roster {
+    Roster {
+        provider: shared::reference(KIND, context.name),
+        registry: Registry::Network { url: url.to_owned(), identity: account.server.clone() },
+        nodes: context.inputs.nodes.keys().cloned().collect(),
+    }
+}
+
+/// Adds switches and agents.
+pub(super) fn extend(
+    context: &Context<'_, Neutron>,
+    plan: &mut Plan,
+    settings: &OvsSettings,
+    compute: Option<&ComputeServer>,
+    bus: &Variable,
+) {
+    let NeutronSpec { origin, template } = &context.object.spec;
+    add_files(plan, template, settings, compute);
+    plan.live_files = switch_settings(context, settings);
+    let image = |names| shared::image(context, names, &template.common, origin);
+    let scheduling = scheduling(settings);
+    let pods = Pods { image: &image, scheduling: &scheduling, resources: &settings.switch.resources };
+    let mut workloads = switch::workloads(&pods);
+    workloads.push(switch_agent(context, &scheduling, bus));
+    let agents = network_agents(context, settings, compute, bus);
+    // Labels of their own say where they are, also on nodes that are about to lose their switch.
+    if settings.agents.scheduling.node_selector.is_empty() {
+        workloads.push(agents);
+    } else {
+        plan.workloads.push(agents);
+    }
+    plan.workloads.extend(shared::with_leaving(workloads, &context.inputs.leaving_nodes()));
+}
+
+fn switch_settings(context: &Context<'_, Neutron>, settings: &OvsSettings) -> BTreeMap<String, String> {
+    let datapath = settings.switch.datapath;
+    let nodes = context.inputs.nodes.iter().chain(&context.inputs.leaving);
+    let special = nodes.filter_map(|(node, labels)| {
+        let change = settings.overrides.iter().find(|change| change.fits(labels))?;
+        Some((switch::node_file(node), switch::settings(datapath, &change.apply(&settings.links))))
+    });
+    let plain = (switch::ALL_NODES.to_owned(), switch::settings(datapath, &settings.links));
+    [plain].into_iter().chain(special).collect()
+}
+
+fn add_files(
+    plan: &mut Plan,
+    template: &NeutronTemplate,
+    settings: &OvsSettings,
+    compute: Option<&ComputeServer>,
+) {
+    let userspace = settings.switch.datapath == Datapath::Netdev;
+    let all = shared::messaging_options(agent::configuration())
+        .set("DEFAULT", "interface_driver", "openvswitch")
+        // A device that the userspace switch makes itself goes away with its process.
+        .set("DEFAULT", "ovs_use_veth", userspace)
+        .set("ovs", "ovsdb_connection", switch::DATABASE)
+        .set("ovs", "datapath_type", settings.switch.datapath.name());
+    agent::add_files(plan, &all);
+    let is_tunnel = |kind: &&NetworkType| matches!(kind, NetworkType::Geneve | NetworkType::Vxlan);
+    let tunnels: Vec<&str> =
+        template.ml2.type_drivers.iter().filter(is_tunnel).map(|kind| kind.name()).collect();
+    let switch = Document::new()
+        .set("agent", "tunnel_types", tunnels.join(","))
+        .set("agent", "l2_population", true)
+        .set("agent", "arp_responder", true)
+        .set("agent", "extensions", "qos")
+        .set("securitygroup", "firewall_driver", "openvswitch");
+    let router = Document::new().set("DEFAULT", "agent_mode", "legacy").set(
+        "agent",
+        "extensions",
+        "port_forwarding,fip_qos",
+    );
+    // Servers of networks without a router ask here, and those of others may.
+    let lease = Document::new().set("DEFAULT", "enable_isolated_metadata", compute.is_some()).set(
+        "DEFAULT",
+        "force_metadata",
+        compute.is_some(),
+    );
+    let metadata = compute.map(|compute| (METADATA, agent::metadata_options(compute)));
+    for (file, document) in [(SWITCH, switch), (ROUTER, router), (LEASE, lease)].into_iter().chain(metadata) {
+        let document = document.merge(template.common.extra_config.get(file));
+        plan.files.insert(file.to_owned(), document.render());
+    }
+    plan.files.insert("switch-agent.sh".to_owned(), include_str!("switch-agent.sh").to_owned());
+    plan.files.extend(switch::files());
+}
+
+/// An agent that is told what to do over the message bus.
+fn told(mut agent: Container, bus: &Variable) -> Container {
+    agent.environment.push(bus.clone());
+    agent.probes = shared::speaking_itself(shared::BUS_PORT);
+    agent
+}
+
+fn switch_agent(context: &Context<'_, Neutron>, scheduling: &Scheduling, bus: &Variable) -> Workload {
+    let mut agent = agent::container(context, "openvswitch-agent", "neutron-openvswitch-agent", SWITCH);
+    agent.command = shared::script("/etc/openstack/switch-agent.sh");
+    agent.mounts.push(shared::file("switch-agent.sh", "/etc/openstack/switch-agent.sh"));
+    agent::workload("openvswitch-agent", scheduling, &[], vec![told(agent, bus)])
+}
+
+/// In one pod, since those that route and lease hand questions for metadata to the third by a socket.
+fn network_agents(
+    context: &Context<'_, Neutron>,
+    settings: &OvsSettings,
+    compute: Option<&ComputeServer>,
+    bus: &Variable,
+) -> Workload {
+    let agent = |name: &'static str, kolla: &'static str, file: &str| {
+        let mut agent = told(agent::container(context, name, kolla, file), bus);
+        agent.command = agent::command(kolla, file);
+        agent.resources = shared::resources(&settings.agents.resources, ("20m", "256Mi"), "1Gi");
+        agent
+    };
+    let mut agents =
+        vec![agent("l3-agent", "neutron-l3-agent", ROUTER), agent("dhcp-agent", "neutron-dhcp-agent", LEASE)];
+    if let Some(compute) = compute {
+        let mut metadata = agent("metadata-agent", "neutron-metadata-agent", METADATA);
+        metadata.environment.push(agent::metadata_secret(compute));
+        metadata.privilege = Privilege::default();
+        metadata.mounts.retain(|mount| !agent::is_of_node(mount));
+        agents.push(metadata);
+    }
+    agent::workload("network-agents", &agent_scheduling(settings), &[], agents)
+}

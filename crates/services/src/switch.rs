@@ -1,0 +1,136 @@
+//! The switch of a node: Open vSwitch, which OVN and Neutron's own agents both work with.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use openstack_operator_model::common::{Resources, Scheduling};
+use openstack_operator_model::image::ImageNames;
+use openstack_operator_model::plan::{
+    Check, Container, FileName, Host, HostPath, Mount, Pod, Privilege, Probes, Variable, Workload,
+};
+
+use crate::shared;
+
+pub use spec::*;
+
+mod spec;
+
+/// Its database listens here, on the node's own address only.
+pub(crate) const DATABASE: &str = "tcp:127.0.0.1:6640";
+const USER: i64 = 42476;
+const DATABASE_SCRIPT: &str = "switch-database.sh";
+const SWITCH_SCRIPT: &str = "switch.sh";
+
+/// What the pods of all switches have in common.
+pub(crate) struct Pods<'a> {
+    /// Reference of the image with these names.
+    pub(crate) image: &'a dyn Fn(ImageNames) -> String,
+    pub(crate) scheduling: &'a Scheduling,
+    pub(crate) resources: &'a Resources,
+}
+
+/// Programs of the pods.
+pub(crate) fn files() -> BTreeMap<FileName, String> {
+    let scripts = [
+        (DATABASE_SCRIPT, include_str!("switch/database.sh")),
+        (SWITCH_SCRIPT, include_str!("switch/switch.sh")),
+    ];
+    scripts.map(|(file, text)| (file.to_owned(), text.to_owned())).into()
+}
+
+/// Live file with the settings of the switches of all nodes that have none of their own.
+pub(crate) const ALL_NODES: &str = "nodes";
+
+/// Live file with the settings of one node's switch.
+pub(crate) fn node_file(node: &str) -> FileName {
+    format!("node-{node}")
+}
+
+/// What a switch is to be, in the words of `switch.sh`.
+pub(crate) fn settings(datapath: Datapath, links: &Links) -> String {
+    let mut text = format!("datapath {}\n", datapath.name());
+    let interface = links.encapsulation.interface.as_deref().unwrap_or_default();
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "encapsulation {} {interface}", links.encapsulation.kind.name());
+    for mapping in &links.bridge_mappings {
+        let interface = mapping.interface.as_deref().unwrap_or_default();
+        let _ = writeln!(text, "mapping {} {} {interface}", mapping.physical_network, mapping.bridge);
+    }
+    text
+}
+
+/// Networks outside that any node leads to, each once.
+pub(crate) fn physical_networks<'a>(
+    links: &'a Links,
+    changes: impl Iterator<Item = &'a LinksChange>,
+) -> Vec<String> {
+    let changed = changes.filter_map(|change| change.bridge_mappings.as_ref()).flatten();
+    let mut networks: Vec<String> = Vec::new();
+    for mapping in links.bridge_mappings.iter().chain(changed) {
+        if !networks.contains(&mapping.physical_network) {
+            networks.push(mapping.physical_network.clone());
+        }
+    }
+    networks
+}
+
+/// Where the sockets of a switch are.
+pub(crate) fn run_directory() -> Mount {
+    shared::host_directory("run-openvswitch", "/run/openvswitch")
+}
+
+/// A workload of one container on every node that has a switch.
+pub(crate) fn on_nodes(name: &'static str, scheduling: &Scheduling, container: Container) -> Workload {
+    let pod = Pod::new(USER, scheduling, vec![container]);
+    Workload::on_nodes(name, Pod { host: Host::Network, grace_seconds: 10, ..pod })
+}
+
+pub(crate) fn workloads(pods: &Pods<'_>) -> Vec<Workload> {
+    vec![database(pods), switch(pods)]
+}
+
+fn container(pods: &Pods<'_>, name: &'static str, image: ImageNames, script: &str) -> Container {
+    let path = format!("/etc/openstack/{script}");
+    Container {
+        name,
+        image: (pods.image)(image),
+        command: shared::script(&path),
+        mounts: vec![shared::file(script, &path), run_directory(), shared::scratch("tmp", "/tmp")],
+        resources: shared::resources(pods.resources, ("50m", "128Mi"), "1Gi"),
+        ..Container::default()
+    }
+}
+
+/// Ready while it answers, and never killed: the servers of the node would be cut off.
+fn answering<const N: usize>(question: [&str; N]) -> Probes {
+    let check = || Check::Command(shared::command(question));
+    Probes {
+        startup: Some(shared::probe(check(), 2, 5, 150)),
+        readiness: Some(shared::probe(check(), 15, 5, 3)),
+        liveness: None,
+    }
+}
+
+fn database(pods: &Pods<'_>) -> Workload {
+    let names = ImageNames { kolla: "openvswitch-db-server", debian: "ovn" };
+    let mut server = container(pods, "ovsdb-server", names, DATABASE_SCRIPT);
+    server.mounts.push(shared::host_directory("lib-openvswitch", "/var/lib/openvswitch"));
+    server.privilege = Privilege::Root(&[]);
+    server.probes = answering(["ovs-vsctl", "--timeout=2", "--no-wait", "show"]);
+    on_nodes("ovs-db", pods.scheduling, server)
+}
+
+fn switch(pods: &Pods<'_>) -> Workload {
+    let names = ImageNames { kolla: "openvswitch-vswitchd", debian: "ovn" };
+    let mut switch = container(pods, "ovs-vswitchd", names, SWITCH_SCRIPT);
+    switch.environment =
+        vec![Variable::field("NODE_NAME", "spec.nodeName"), Variable::field("HOST_IP", "status.hostIP")];
+    switch.mounts.extend([
+        Mount::LiveFiles { path: "/etc/openstack/live".to_owned() },
+        shared::host("tun", "/dev/net/tun", HostPath::Device),
+    ]);
+    switch.privilege = Privilege::Root(&["NET_ADMIN", "NET_RAW"]);
+    let control = "/run/openvswitch/ovs-vswitchd.ctl";
+    switch.probes = answering(["ovs-appctl", "-t", control, "version"]);
+    on_nodes("ovs-vswitchd", pods.scheduling, switch)
+}

@@ -1,0 +1,135 @@
+//! What the operator does on servers of others, here by hand, with the programs that those have.
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Patch, PatchParams};
+use openstack_operator_model::common::Reference;
+use openstack_operator_model::plan::{Catalog, Controller, Database, Messaging};
+use openstack_operator_services::ovn;
+use openstack_operator_smoke::wait::{POD_START, await_condition};
+use serde_json::json;
+
+use crate::bare::Work;
+use crate::planned::Planned;
+
+/// Pod with the client's libraries.
+pub(crate) const CLIENT: &str = "client";
+
+/// Makes projects, roles, users, services and endpoints.
+const CATALOG: &str = r#"
+import json, openstack, sys
+login, catalog = json.load(sys.stdin)
+identity = openstack.connect(**login, user_domain_id="default", project_domain_id="default", identity_interface="internal").identity
+project = lambda name: identity.find_project(name) or identity.create_project(name=name, domain_id="default")
+role = lambda name: identity.find_role(name) or identity.create_role(name=name)
+for name in catalog["projects"]: project(name)
+for name in catalog["roles"]: role(name)
+for user in catalog["users"]:
+    made = identity.create_user(name=user["name"], password=user["password"], domain_id="default")
+    for name in user["roles"]: identity.assign_project_role_to_user(project(user["project"]), made, role(name))
+for service in catalog["services"]:
+    made = identity.create_service(name=service["name"], type=service["type"])
+    for interface, url in service["endpoints"]:
+        identity.create_endpoint(service_id=made.id, interface=interface, url=url, region_id=service["region"])
+"#;
+
+impl Work<'_> {
+    /// What the operator does over SQL, with the server's own client in its pod.
+    pub(crate) async fn make_database(&self, claim: &Database) -> Result<()> {
+        let database = &claim.database;
+        let user = self.values.get(&claim.secret, "username")?;
+        let password = self.values.get(&claim.secret, "password")?;
+        let script = format!(
+            "mariadb --defaults-file=/etc/openstack/mariadb.cnf <<'END'\n\
+             CREATE DATABASE IF NOT EXISTS `{database}` CHARACTER SET utf8mb3 COLLATE utf8mb3_general_ci;\n\
+             CREATE USER IF NOT EXISTS '{user}'@'%' IDENTIFIED BY '{password}';\n\
+             GRANT ALL PRIVILEGES ON `{database}`.* TO '{user}'@'%';\n\
+             END\n"
+        );
+        self.run_at(&claim.provider, &script, password)
+            .await
+            .with_context(|| format!("failed to make database {database}"))
+    }
+
+    /// What the operator does by the management API.
+    pub(crate) async fn make_virtual_host(&self, claim: &Messaging) -> Result<()> {
+        let host = &claim.virtual_host;
+        let user = self.values.get(&claim.secret, "username")?;
+        let password = self.values.get(&claim.secret, "password")?;
+        let script = format!(
+            "rabbitmqctl -q add_vhost {host}\n\
+             rabbitmqctl -q add_user {user} {password}\n\
+             rabbitmqctl -q set_permissions -p {host} {user} '.*' '.*' '.*'\n"
+        );
+        self.run_at(&claim.provider, &script, password)
+            .await
+            .with_context(|| format!("failed to make virtual host {host}"))
+    }
+
+    /// What the operator does by the identity service's API.
+    pub(crate) async fn make_catalog(&self, catalog: &Catalog) -> Result<()> {
+        let server = &catalog.server;
+        let password = self.values.get(&server.secret, &server.secret_key)?;
+        let login = json!({
+            "auth_url": server.internal_url, "username": server.username, "password": password,
+            "project_name": "admin", "region_name": server.region,
+        });
+        let mut users = Vec::new();
+        for user in &catalog.users {
+            let password = self.values.get(&user.password.secret, &user.password.key)?;
+            users.push(json!({
+                "name": user.name, "password": password, "project": user.project, "roles": user.roles,
+            }));
+        }
+        let services = catalog.services.iter().map(|service| {
+            let endpoints =
+                service.endpoints.iter().map(|endpoint| (endpoint.interface.name(), &endpoint.url));
+            json!({
+                "name": service.name, "type": service.service_type, "region": service.region,
+                "endpoints": endpoints.collect::<Vec<_>>(),
+            })
+        });
+        let entries = json!([login, {
+            "projects": catalog.projects, "roles": catalog.roles, "users": users,
+            "services": services.collect::<Vec<_>>(),
+        }]);
+        let script =
+            format!("cat >/tmp/entries <<'END'\n{entries}\nEND\npython3 -c '{CATALOG}' </tmp/entries\n");
+        let made = self.sandbox.shell(CLIENT, CLIENT, &script).await;
+        made.map(drop).map_err(|error| hidden(&error, password)).context("failed to make the catalog")
+    }
+
+    /// Tells the only member of each group of OVN to begin it.
+    pub(crate) async fn begin_groups(&self, part: &Planned) -> Result<()> {
+        if part.service.kind() != ovn::KIND {
+            return Ok(());
+        }
+        let pods = self.sandbox.api::<Pod>();
+        let is_group = |controller: &Controller| matches!(controller, Controller::StatefulSet { .. });
+        for group in part.plan.workloads.iter().filter(|workload| is_group(&workload.controller)) {
+            let name = format!("{}-{}-0", part.name, group.suffix.as_deref().unwrap_or_default());
+            let pod = await_condition(&pods, &name, "to exist", POD_START, |_| true).await?;
+            let order = format!("begin/{}", pod.metadata.uid.unwrap_or_default());
+            let annotations = json!({ "openstack.k8s.io/ovn-order": order });
+            let patch = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
+            pods.patch(&name, &PatchParams::default(), &patch).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs a script in the first pod of what provides something. The password is an argument for a moment; it was made for
+    /// this run and goes with its namespace.
+    async fn run_at(&self, provider: &Reference, script: &str, password: &str) -> Result<()> {
+        let provider = self.find(&provider.kind, &provider.name)?;
+        let workload = provider.plan.workloads.first();
+        let container = workload.and_then(|workload| workload.pod.containers.first());
+        let container = container.with_context(|| format!("{} has no container", provider.name))?.name;
+        let made = self.sandbox.shell(&format!("{}-0", provider.name), container, script).await;
+        made.map(drop).map_err(|error| hidden(&error, password))
+    }
+}
+
+/// An error that quotes the script, without the password in it.
+fn hidden(error: &anyhow::Error, password: &str) -> anyhow::Error {
+    anyhow::anyhow!("{}", format!("{error:#}").replace(password, "..."))
+}
