@@ -37,6 +37,9 @@ pub(crate) struct Arguments {
     /// Leave the cluster up that was made for the tests.
     #[arg(long)]
     keep: bool,
+    /// Run tests of suites too that are left out since they take long.
+    #[arg(long)]
+    long: bool,
 }
 
 /// The layers in the order in which they run.
@@ -210,6 +213,9 @@ fn run_layers(
         graph.add(suite, Weight::Heavy, &before, move |log| {
             let mut command = cargo(directories);
             command.args(suite::arguments(suite).split(' ')).envs(environment);
+            if arguments.long {
+                command.args(["--", "--include-ignored"]);
+            }
             run_tests(&mut command, log, outcome)
         });
         before = vec![suite];

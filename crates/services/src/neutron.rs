@@ -136,7 +136,8 @@ fn files(
     document = shared::messaging_options(shared::database_options(document, "database"));
     document = account.authtoken(document, &shared::cache_servers(context, &template.cache)?);
     for peer in PEERS {
-        document = account.client(document, peer);
+        // Neutron has a word of its own for which way it goes, and would take the one for clients outside.
+        document = account.client(document, peer).set(peer, "endpoint_type", "internal");
     }
     document = api::policy(document, &mut files, &template.exposure);
     let document = document.merge(template.common.extra_config.get(CONFIGURATION));

@@ -91,18 +91,18 @@ pub(super) fn is_of_node(mount: &Mount) -> bool {
     matches!(mount, Mount::Host { .. })
 }
 
-/// Agents that would hang for ever where they find no switch when they start.
+/// Agents that would hang for ever where they find no switch when they start, or for a minute where nobody answers them yet.
 pub(super) fn workload(
     component: &'static str,
     scheduling: &Scheduling,
-    southbound: &[String],
+    peers: &[String],
     agents: Vec<Container>,
 ) -> Workload {
     let wait = agents.first().map(|agent| Container {
         name: "wait",
         image: agent.image.clone(),
         command: shared::script("/etc/openstack/wait.sh"),
-        environment: vec![Variable::text("SOUTHBOUND", southbound.join(" "))],
+        environment: vec![Variable::text("PEERS", peers.join(" "))],
         mounts: vec![shared::file("wait.sh", "/etc/openstack/wait.sh"), shared::scratch("tmp", "/tmp")],
         resources: agent.resources.clone(),
         ..Container::default()

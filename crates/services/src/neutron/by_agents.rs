@@ -10,7 +10,7 @@ use openstack_operator_model::plan::{Container, Plan, Privilege, Registry, Roste
 use openstack_operator_model::service::Context;
 use openstack_operator_model::status::ComputeServer;
 
-use super::{KIND, NetworkType, Neutron, NeutronSpec, NeutronTemplate, OvsSettings, agent};
+use super::{API, KIND, NetworkType, Neutron, NeutronSpec, NeutronTemplate, OvsSettings, agent};
 use crate::shared::{self, Account};
 use crate::switch::{self, Datapath, Pods};
 
@@ -160,11 +160,16 @@ fn told(mut agent: Container, bus: &Variable) -> Container {
     agent
 }
 
+/// Who answers agents comes up with the API. Asked before, it would be waited for for a minute each time.
+fn peers(context: &Context<'_, Neutron>) -> [String; 1] {
+    [format!("tcp:{}:{}", shared::service_host(context, context.name), API.number)]
+}
+
 fn switch_agent(context: &Context<'_, Neutron>, scheduling: &Scheduling, bus: &Variable) -> Workload {
     let mut agent = agent::container(context, "openvswitch-agent", "neutron-openvswitch-agent", SWITCH);
     agent.command = shared::script("/etc/openstack/switch-agent.sh");
     agent.mounts.push(shared::file("switch-agent.sh", "/etc/openstack/switch-agent.sh"));
-    agent::workload("openvswitch-agent", scheduling, &[], vec![told(agent, bus)])
+    agent::workload("openvswitch-agent", scheduling, &peers(context), vec![told(agent, bus)])
 }
 
 /// In one pod, since those that route and lease hand questions for metadata to the third by a socket.
@@ -189,5 +194,5 @@ fn network_agents(
         metadata.mounts.retain(|mount| !agent::is_of_node(mount));
         agents.push(metadata);
     }
-    agent::workload("network-agents", &agent_scheduling(settings), &[], agents)
+    agent::workload("network-agents", &agent_scheduling(settings), &peers(context), agents)
 }
