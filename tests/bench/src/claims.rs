@@ -15,13 +15,16 @@ use crate::planned::Planned;
 /// Pod with the client's libraries.
 pub(crate) const CLIENT: &str = "client";
 
-/// Makes projects, roles, users, services and endpoints.
+/// Makes projects, roles, users, services and endpoints. Several may want the same project at once.
 const CATALOG: &str = r#"
 import json, openstack, sys
 login, catalog = json.load(sys.stdin)
 identity = openstack.connect(**login, user_domain_id="default", project_domain_id="default", identity_interface="internal").identity
-project = lambda name: identity.find_project(name) or identity.create_project(name=name, domain_id="default")
-role = lambda name: identity.find_role(name) or identity.create_role(name=name)
+def ensure(find, make, name, **more):
+    try: return find(name) or make(name=name, **more)
+    except openstack.exceptions.ConflictException: return find(name)
+def project(name): return ensure(identity.find_project, identity.create_project, name, domain_id="default")
+def role(name): return ensure(identity.find_role, identity.create_role, name)
 for name in catalog["projects"]: project(name)
 for name in catalog["roles"]: role(name)
 for user in catalog["users"]:
@@ -93,8 +96,7 @@ impl Work<'_> {
             "projects": catalog.projects, "roles": catalog.roles, "users": users,
             "services": services.collect::<Vec<_>>(),
         }]);
-        let script =
-            format!("cat >/tmp/entries <<'END'\n{entries}\nEND\npython3 -c '{CATALOG}' </tmp/entries\n");
+        let script = format!("python3 -c '{CATALOG}' <<'END'\n{entries}\nEND\n");
         let made = self.sandbox.shell(CLIENT, CLIENT, &script).await;
         made.map(drop).map_err(|error| hidden(&error, password)).context("failed to make the catalog")
     }
