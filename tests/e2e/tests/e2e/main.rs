@@ -130,6 +130,7 @@ async fn a_cloud_without_ovn_runs_servers() -> Result<()> {
         notice("servers of two nodes reach each other; now taking pods away under them");
         servers.outlives_pods(&first, &servers::AGENTS).await?;
         leaving::leaves(&cloud, &client, &servers, &nodes, &other, vec![second]).await?;
+        leaving::left_no_agents(&client, &other).await?;
         servers.answers(&first, CLOUD_START).await?;
         servers.delete(first).await?;
         servers.left_nothing().await?;
