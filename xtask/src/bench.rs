@@ -71,14 +71,8 @@ impl Part {
     }
 
     /// What of the measuring program it is.
-    fn command(self) -> &'static [&'static str] {
-        match self {
-            Self::Plan => &["plan"],
-            Self::Crd => &["crd"],
-            Self::Cloud => &["cloud"],
-            Self::Whole => &["cloud", "--whole"],
-            Self::Fleet => &["fleet"],
-        }
+    fn command(self) -> Vec<&'static str> {
+        if self == Self::Whole { vec![Self::Cloud.name(), "--whole"] } else { vec![self.name()] }
     }
 
     fn is_cloud(self) -> bool {

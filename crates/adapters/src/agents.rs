@@ -15,6 +15,9 @@ mod hypervisor;
 mod network;
 mod ovsdb;
 
+/// By which the operator knows what it has closed itself.
+const REASON: &str = "openstack-operator: the node is no longer chosen";
+
 /// Speaks to all. It keeps the administrator's token as long as it is good.
 pub struct NodeAgents {
     client: Client,

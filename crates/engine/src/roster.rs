@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use openstack_operator_model::condition::Progress;
-use openstack_operator_model::plan::{Registry, Roster};
+use openstack_operator_model::plan::{Plan, Registry, Roster};
 use openstack_operator_model::status::{NodeRow, NodeState};
 
 use crate::claim::not_available;
@@ -23,6 +23,7 @@ impl Engine {
     pub(crate) async fn muster(
         &self,
         key: &Key,
+        plan: &Plan,
         roster: &Roster,
         gathered: &Gathered,
         work: &mut Work,
@@ -37,7 +38,11 @@ impl Engine {
         let agents = self.ports.agents.list(&registry).await?;
         let agents: BTreeMap<&str, &Agent> =
             agents.iter().map(|agent| (agent.node.as_str(), agent)).collect();
-        let mut found = self.findings_of_nodes(key).await?;
+        // Who runs nothing itself, as one of many agents, asks for no pods.
+        let mut found = match plan.workloads.as_slice() {
+            [] => BTreeMap::new(),
+            _ => self.findings_of_nodes(key).await?,
+        };
         let mut rows = Vec::new();
         for node in &roster.nodes {
             let agent = agents.get(node.as_str());

@@ -102,6 +102,11 @@ impl Resolved {
         leaving.filter(|name| !self.nodes.contains_key(*name))
     }
 
+    /// Names of nodes that have the labels.
+    pub fn chosen_nodes(&self) -> Vec<String> {
+        self.nodes.keys().cloned().collect()
+    }
+
     /// Names of nodes that cannot be left yet.
     pub fn leaving_nodes(&self) -> Vec<String> {
         self.leaving.keys().cloned().collect()

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::shared::{self, Account};
 use crate::template::{self, ServiceReference};
-use crate::{nova, placement};
+use crate::{nova, placement, switch};
 
 pub const KIND: Kind = Kind::own("NovaCompute", "novacomputes");
 
@@ -144,7 +144,7 @@ impl service::Service for Service {
         let roster = Roster {
             provider: shared::reference(nova::KIND, name),
             registry: Registry::Hypervisors { url: compute.url.clone(), identity: server.clone() },
-            nodes: context.inputs.nodes.keys().cloned().collect(),
+            nodes: context.inputs.chosen_nodes(),
         };
         Ok(Plan {
             files: files.map(|(file, text)| (file.to_owned(), text)).into(),
@@ -165,7 +165,7 @@ fn configuration(template: &NovaComputeTemplate, account: &Account<'_>, compute:
     nova::common_options(Document::new(), account, &[])
         .set("DEFAULT", "compute_driver", "libvirt.LibvirtDriver")
         .set("libvirt", "connection_uri", "qemu:///system")
-        .set("os_vif_ovs", "ovsdb_connection", "tcp:127.0.0.1:6640")
+        .set("os_vif_ovs", "ovsdb_connection", switch::DATABASE)
         .set("vnc", "novncproxy_base_url", &compute.console_url)
         .set("oslo_concurrency", "lock_path", "/var/lib/nova/tmp")
         .merge(template.common.extra_config.get(nova::CONFIGURATION))
@@ -222,7 +222,7 @@ fn libvirt(context: &Context<'_, NovaCompute>) -> Workload {
             dev(),
             shared::host_directory("lib-libvirt", "/var/lib/libvirt"),
             shared::host_directory("log-libvirt", "/var/log/libvirt"),
-            shared::host_directory("run-openvswitch", "/run/openvswitch"),
+            switch::run_directory(),
             Mount::Host {
                 name: "domains",
                 path: "/etc/libvirt/qemu",
@@ -284,7 +284,7 @@ fn compute_agent(context: &Context<'_, NovaCompute>, secrets: Vec<Variable>) -> 
             run(),
             shared::host("dev", "/dev", HostPath::Existing),
             shared::host("lib-nova", "/var/lib/nova", HostPath::Shared),
-            shared::host_directory("run-openvswitch", "/run/openvswitch"),
+            switch::run_directory(),
             shared::scratch("tmp", "/tmp"),
         ],
         probes: shared::speaking(shared::BUS_PORT, nova::USER),

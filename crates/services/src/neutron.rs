@@ -64,21 +64,20 @@ impl service::Service for Service {
     fn plan(context: &Context<'_, Neutron>) -> Result<Plan, Invalid> {
         let NeutronSpec { origin, template } = &context.object.spec;
         let settings = by_agents::settings(template);
-        let backend = match template.mechanism.unwrap_or_default() {
+        let mechanism = template.mechanism.unwrap_or_default();
+        let files_of_nodes = match mechanism {
+            Mechanism::Ovn => by_ovn::FILES.as_slice(),
+            Mechanism::Ovs => by_agents::FILES.as_slice(),
+        };
+        shared::check_extra_config(&template.common, &[&FILES, files_of_nodes].concat())?;
+        let backend = match mechanism {
             Mechanism::Ovn => {
-                shared::check_extra_config(&template.common, &[&FILES, by_ovn::FILES.as_slice()].concat())?;
                 let Some(cluster) = template.ovn.name() else {
                     return Err(Invalid::new("spec.ovn.clusterRef", "is missing: name an OVNNetwork"));
                 };
                 Backend::Ovn(context.inputs.network(ovn::KIND, cluster, "spec.ovn.clusterRef.name")?)
             }
-            Mechanism::Ovs => {
-                shared::check_extra_config(
-                    &template.common,
-                    &[&FILES, by_agents::FILES.as_slice()].concat(),
-                )?;
-                Backend::Agents(&settings)
-            }
+            Mechanism::Ovs => Backend::Agents(&settings),
         };
         let compute = |nova| context.inputs.compute(nova::KIND, nova, "spec.nova.clusterRef.name");
         let compute = template.nova.name().map(compute).transpose()?;

@@ -102,7 +102,7 @@ impl service::Service for Service {
         }
         let network = network(context);
         let roster = |network: &NetworkServer| {
-            roster(context.name, &network.southbound, context.inputs.nodes.keys().cloned().collect())
+            roster(context.name, &network.southbound, context.inputs.chosen_nodes())
         };
         let mut workloads = Vec::new();
         for (database, settings) in databases(template) {

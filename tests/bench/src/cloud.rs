@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, EnvVar, Node, PodSpec, Volume, VolumeMount};
+use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use openstack_operator_model::assess;
@@ -15,7 +15,7 @@ use openstack_operator_model::need::Labels;
 use openstack_operator_model::service::Site;
 use openstack_operator_services::control_plane;
 use openstack_operator_smoke::notice;
-use openstack_operator_smoke::pod::{container, restricted};
+use openstack_operator_smoke::pod::{at_home, container};
 use openstack_operator_smoke::wait::{POD_START, await_condition, await_deletion, eventually};
 use serde_json::{Value, json};
 
@@ -195,7 +195,8 @@ impl Run {
 
     async fn by_hand(&self, namespace: &str, order: Order) -> Result<Duration> {
         let sandbox = make_namespace(&self.client, namespace).await?;
-        sandbox.start(CLIENT, client_pod(&self.client_image)).await?;
+        let client = container(CLIENT, self.client_image.clone(), &["sleep", "infinity"]);
+        sandbox.start(CLIENT, at_home(client)).await?;
         let mut surroundings = Surroundings { nodes: self.nodes.clone(), addresses: BTreeMap::new() };
         let cloud = plan_cloud(self.sample(namespace), &self.site, &surroundings)?;
         surroundings.addresses = bare::numbers(&sandbox, &cloud).await?;
@@ -250,20 +251,6 @@ async fn nodes(client: &Client) -> Result<BTreeMap<String, Labels>> {
     let list = Api::<Node>::all(client.clone()).list(&ListParams::default()).await;
     let nodes = list.context("failed to list the nodes")?.items.into_iter();
     Ok(nodes.map(|node| (node.name_any(), node.labels().clone())).collect())
-}
-
-/// A pod in which the client's libraries can be used.
-fn client_pod(image: &str) -> PodSpec {
-    let mut main = container(CLIENT, image.to_owned(), &["sleep", "infinity"]);
-    let mount =
-        VolumeMount { name: "tmp".to_owned(), mount_path: "/tmp".to_owned(), ..VolumeMount::default() };
-    main.volume_mounts = Some(vec![mount]);
-    main.env =
-        Some(vec![EnvVar { name: "HOME".to_owned(), value: Some("/tmp".to_owned()), ..EnvVar::default() }]);
-    let mut spec = restricted(main);
-    let tmp = EmptyDirVolumeSource::default();
-    spec.volumes = Some(vec![Volume { name: "tmp".to_owned(), empty_dir: Some(tmp), ..Volume::default() }]);
-    spec
 }
 
 /// Whether this generation of the cloud is Ready.

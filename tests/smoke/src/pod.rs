@@ -2,8 +2,9 @@
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, ContainerPort, HTTPGetAction, Pod, PodSecurityContext, PodSpec, Probe,
-    SeccompProfile, SecurityContext, Service, ServicePort, ServiceSpec,
+    Capabilities, Container, ContainerPort, EmptyDirVolumeSource, EnvVar, HTTPGetAction, Pod,
+    PodSecurityContext, PodSpec, Probe, SeccompProfile, SecurityContext, Service, ServicePort, ServiceSpec,
+    Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::{LogParams, ObjectMeta};
@@ -64,6 +65,19 @@ pub fn restricted(mut container: Container) -> PodSpec {
         }),
         ..unconfined(vec![container])
     }
+}
+
+/// The same with a `/tmp` of its own, which is its home.
+#[must_use]
+pub fn at_home(mut container: Container) -> PodSpec {
+    let mount =
+        VolumeMount { name: "tmp".to_owned(), mount_path: "/tmp".to_owned(), ..VolumeMount::default() };
+    container.volume_mounts.get_or_insert_default().push(mount);
+    let home = EnvVar { name: "HOME".to_owned(), value: Some("/tmp".to_owned()), ..EnvVar::default() };
+    container.env.get_or_insert_default().push(home);
+    let tmp = Some(EmptyDirVolumeSource::default());
+    let volume = Volume { name: "tmp".to_owned(), empty_dir: tmp, ..Volume::default() };
+    PodSpec { volumes: Some(vec![volume]), ..restricted(container) }
 }
 
 /// Containers that keep the user and the rights which their images and security contexts give them.

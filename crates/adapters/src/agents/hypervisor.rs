@@ -5,13 +5,12 @@ use reqwest::Method;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::agents::REASON;
 use crate::http::{Body, Failure};
 use crate::identity::session::Session;
 
 /// The first in which a service is known by an id that no other cell has.
 pub(super) const VERSION: &str = "compute 2.53";
-/// By which the operator knows what it has closed itself.
-const REASON: &str = "openstack-operator: the node is no longer chosen";
 /// How many servers are asked for: enough to tell somebody where to begin.
 const PAGE: &str = "100";
 

@@ -5,11 +5,10 @@ use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::agents::REASON;
 use crate::http::{Answer, Body, Failure};
 use crate::identity::session::Session;
 
-/// By which the operator knows what it has closed itself.
-const REASON: &str = "openstack-operator: the node is no longer chosen";
 const VERSION: &str = "v2.0";
 const SWITCH: &str = "Open vSwitch agent";
 

@@ -3,9 +3,7 @@
 use openstack_operator_model::common::Scheduling;
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::oslo::Document;
-use openstack_operator_model::plan::{
-    Container, Host, HostPath, Mount, Plan, Pod, Privilege, Variable, Workload,
-};
+use openstack_operator_model::plan::{Container, Host, HostPath, Plan, Pod, Privilege, Variable, Workload};
 use openstack_operator_model::service::Context;
 use openstack_operator_model::status::ComputeServer;
 
@@ -47,12 +45,18 @@ pub(super) fn add_files(plan: &mut Plan, configuration: &Document) {
 /// A program that reads a file of its own after the one of all agents.
 pub(super) fn command(program: &str, file: &str) -> Vec<String> {
     let own = format!("/etc/neutron/{file}");
-    let words =
-        ["dumb-init", "--", program, "--config-file", "/etc/neutron/neutron.conf", "--config-file", &own];
-    words.map(str::to_owned).to_vec()
+    shared::command([
+        "dumb-init",
+        "--",
+        program,
+        "--config-file",
+        "/etc/neutron/neutron.conf",
+        "--config-file",
+        &own,
+    ])
 }
 
-/// An agent that makes namespaces and devices of the node.
+/// An agent that has nothing of the node but its network.
 pub(super) fn container(
     context: &Context<'_, Neutron>,
     name: &'static str,
@@ -73,22 +77,18 @@ pub(super) fn container(
             shared::file(file, &format!("/etc/neutron/{file}")),
             shared::scratch("work", "/var/lib/neutron"),
             shared::scratch("tmp", "/tmp"),
-            switch::run_directory(),
-            namespaces(),
         ],
         resources: shared::resources(&template.common.resources, ("20m", "256Mi"), "1Gi"),
-        privilege: Privilege::Node,
         ..Container::default()
     }
 }
 
-fn namespaces() -> Mount {
-    shared::host("run-netns", "/run/netns", HostPath::Shared)
-}
-
-/// Whether it shows something of the node, which an agent without power over it has no use for.
-pub(super) fn is_of_node(mount: &Mount) -> bool {
-    matches!(mount, Mount::Host { .. })
+/// One that makes namespaces and devices of the node.
+pub(super) fn of_node(mut agent: Container) -> Container {
+    let namespaces = shared::host("run-netns", "/run/netns", HostPath::Shared);
+    agent.mounts.extend([switch::run_directory(), namespaces]);
+    agent.privilege = Privilege::Node;
+    agent
 }
 
 /// Agents that would hang for ever where they find no switch when they start, or for a minute where nobody answers them yet.

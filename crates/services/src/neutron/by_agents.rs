@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use openstack_operator_model::common::Scheduling;
 use openstack_operator_model::oslo::Document;
-use openstack_operator_model::plan::{Container, Plan, Privilege, Registry, Roster, Variable, Workload};
+use openstack_operator_model::plan::{Container, Plan, Registry, Roster, Variable, Workload};
 use openstack_operator_model::service::Context;
 use openstack_operator_model::status::ComputeServer;
 
@@ -69,7 +69,7 @@ pub(super) fn roster(context: &Context<'_, Neutron>, url: &str, account: &Accoun
     Roster {
         provider: shared::reference(KIND, context.name),
         registry: Registry::Network { url: url.to_owned(), identity: account.server.clone() },
-        nodes: context.inputs.nodes.keys().cloned().collect(),
+        nodes: context.inputs.chosen_nodes(),
     }
 }
 
@@ -166,7 +166,8 @@ fn peers(context: &Context<'_, Neutron>) -> [String; 1] {
 }
 
 fn switch_agent(context: &Context<'_, Neutron>, scheduling: &Scheduling, bus: &Variable) -> Workload {
-    let mut agent = agent::container(context, "openvswitch-agent", "neutron-openvswitch-agent", SWITCH);
+    let agent = agent::container(context, "openvswitch-agent", "neutron-openvswitch-agent", SWITCH);
+    let mut agent = agent::of_node(agent);
     agent.command = shared::script("/etc/openstack/switch-agent.sh");
     agent.mounts.push(shared::file("switch-agent.sh", "/etc/openstack/switch-agent.sh"));
     agent::workload("openvswitch-agent", scheduling, &peers(context), vec![told(agent, bus)])
@@ -185,13 +186,13 @@ fn network_agents(
         agent.resources = shared::resources(&settings.agents.resources, ("20m", "256Mi"), "1Gi");
         agent
     };
-    let mut agents =
-        vec![agent("l3-agent", "neutron-l3-agent", ROUTER), agent("dhcp-agent", "neutron-dhcp-agent", LEASE)];
+    let mut agents = vec![
+        agent::of_node(agent("l3-agent", "neutron-l3-agent", ROUTER)),
+        agent::of_node(agent("dhcp-agent", "neutron-dhcp-agent", LEASE)),
+    ];
     if let Some(compute) = compute {
         let mut metadata = agent("metadata-agent", "neutron-metadata-agent", METADATA);
         metadata.environment.push(agent::metadata_secret(compute));
-        metadata.privilege = Privilege::default();
-        metadata.mounts.retain(|mount| !agent::is_of_node(mount));
         agents.push(metadata);
     }
     agent::workload("network-agents", &agent_scheduling(settings), &peers(context), agents)

@@ -70,7 +70,8 @@ fn metadata_agent(
     network: &NetworkServer,
     compute: &ComputeServer,
 ) -> Workload {
-    let mut agent = agent::container(context, "metadata-agent", "neutron-metadata-agent", METADATA);
+    let agent = agent::container(context, "metadata-agent", "neutron-metadata-agent", METADATA);
+    let mut agent = agent::of_node(agent);
     agent.command = agent::command("neutron-ovn-metadata-agent", METADATA);
     agent.environment.push(agent::metadata_secret(compute));
     let socket = Check::Command(shared::command(["test", "-S", "/var/lib/neutron/metadata_proxy"]));

@@ -1,9 +1,9 @@
 //! A user of the cloud: the command-line client in a pod, with the clouds.yaml that the operator writes.
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, EnvVar, ImageVolumeSource, Volume, VolumeMount};
+use k8s_openapi::api::core::v1::{EnvVar, ImageVolumeSource, Volume, VolumeMount};
 use openstack_operator_smoke::Sandbox;
-use openstack_operator_smoke::pod::{container, restricted};
+use openstack_operator_smoke::pod::{at_home, container};
 use serde_json::Value;
 
 use crate::cloud::Cloud;
@@ -32,31 +32,22 @@ impl<'a> Client<'a> {
             mount_path: format!("/{name}"),
             ..VolumeMount::default()
         };
-        let mut mounts = vec![mount("tmp")];
-        mounts.extend(guest.is_some().then(|| mount(GUEST)));
-        main.volume_mounts = Some(mounts);
+        main.volume_mounts = guest.is_some().then(|| vec![mount(GUEST)]);
         let variable = |name: &str, value: &str| EnvVar {
             name: name.to_owned(),
             value: Some(value.to_owned()),
             ..EnvVar::default()
         };
         main.env = Some(vec![
-            variable("HOME", "/tmp"),
             variable("OS_CLIENT_CONFIG_FILE", "/tmp/clouds.yaml"),
             variable("OS_CLOUD", cloud.name),
         ]);
-        let mut spec = restricted(main);
-        let mut volumes = vec![Volume {
-            name: "tmp".to_owned(),
-            empty_dir: Some(EmptyDirVolumeSource::default()),
-            ..Volume::default()
-        }];
-        volumes.extend(guest.map(|reference| Volume {
+        let mut spec = at_home(main);
+        spec.volumes.get_or_insert_default().extend(guest.map(|reference| Volume {
             name: GUEST.to_owned(),
             image: Some(ImageVolumeSource { reference: Some(reference), ..ImageVolumeSource::default() }),
             ..Volume::default()
         }));
-        spec.volumes = Some(volumes);
         sandbox.start(POD, spec).await?;
         let client = Self { sandbox, operator, cloud };
         client.log_in().await?;
