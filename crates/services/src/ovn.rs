@@ -74,7 +74,7 @@ impl service::Service for Service {
         let nodes = node::scheduling(template).node_selector;
         let mut needs = Needs::default().after(&template.common.depends_on).nodes(nodes);
         for (database, settings) in databases(template) {
-            needs.addresses.extend(members(name, database, settings));
+            needs.addresses.extend(pods(name, database, settings.replicas));
         }
         needs
     }
@@ -106,8 +106,9 @@ impl service::Service for Service {
         };
         let mut workloads = Vec::new();
         for (database, settings) in databases(template) {
-            let hosts = group_hosts(context, database, settings).join(" ") + "\n";
-            live_files.insert(format!("{}-members", database.short), hosts);
+            let set = name::part(context.name, database.short);
+            let hosts = shared::member_hosts(context, &set, &set, size(context, database, settings));
+            live_files.insert(format!("{}-members", database.short), hosts.join(" ") + "\n");
             workloads.push(database_workload(context, database, settings));
         }
         workloads.push(northd(context));
@@ -128,12 +129,10 @@ impl service::Service for Service {
         let name = object.metadata.name.as_deref().unwrap_or_default();
         let mut direction = Direction { memory: memory.clone(), ..Direction::default() };
         for (database, settings) in databases(&object.spec.template) {
-            raft::direct(
-                database.component,
-                &self::members(name, database, settings),
-                members,
-                &mut direction,
-            );
+            let size = raft::size(database.component, settings.replicas, memory);
+            let pods = pods(name, database, size);
+            let wanted = usize::try_from(settings.replicas).unwrap_or_default();
+            raft::direct(database.component, &pods, wanted, members, &mut direction);
         }
         direction
     }
@@ -165,40 +164,36 @@ fn databases(template: &OVNNetworkTemplate) -> [(&'static Database, &GroupSettin
     [(&NORTHBOUND, &template.northbound), (&SOUTHBOUND, &template.southbound)]
 }
 
-/// Pods of a database. Each has a Service of its own with the same name.
-fn members(name: &str, database: &Database, settings: &GroupSettings) -> Vec<String> {
+/// The first pods of a database. Each has a Service of its own with the same name.
+fn pods(name: &str, database: &Database, number: i32) -> Vec<String> {
     let set = name::part(name, database.short);
-    (0..settings.replicas).map(|ordinal| format!("{set}-{ordinal}")).collect()
+    (0..number).map(|ordinal| format!("{set}-{ordinal}")).collect()
 }
 
-/// Names under which members know each other.
-fn group_hosts(
-    context: &Context<'_, OVNNetwork>,
-    database: &Database,
-    settings: &GroupSettings,
-) -> Vec<String> {
-    let set = name::part(context.name, database.short);
-    shared::member_hosts(context, &set, &set, settings.replicas)
+/// How many pods a database has at the moment: more than are wanted while some are leaving.
+fn size(context: &Context<'_, OVNNetwork>, database: &Database, settings: &GroupSettings) -> i32 {
+    raft::size(database.component, settings.replicas, context.memory)
 }
 
-/// Complete names of the members' own Services, for what looks names up on nodes.
+/// Complete names of the Services of the members that stay, for what looks names up on nodes.
 fn client_hosts(
     context: &Context<'_, OVNNetwork>,
     database: &Database,
     settings: &GroupSettings,
 ) -> Vec<String> {
     let domain = format!("{}.svc.{}", context.namespace, context.site.cluster_domain);
-    members(context.name, database, settings).iter().map(|member| format!("{member}.{domain}")).collect()
+    let pods = pods(context.name, database, settings.replicas);
+    pods.iter().map(|pod| format!("{pod}.{domain}")).collect()
 }
 
 /// What others may use, once every member has an address.
 fn network(context: &Context<'_, OVNNetwork>) -> Option<NetworkServer> {
     let template = &context.object.spec.template;
     let addresses = |database: &Database, settings: &GroupSettings| {
-        let numbers = members(context.name, database, settings);
+        let pods = pods(context.name, database, settings.replicas);
         let address = |name: &String| context.inputs.addresses.get(name);
         let port = database.client.number;
-        numbers.iter().map(|name| Some(format!("tcp:{}:{port}", address(name)?))).collect::<Option<Vec<_>>>()
+        pods.iter().map(|name| Some(format!("tcp:{}:{port}", address(name)?))).collect::<Option<Vec<_>>>()
     };
     Some(NetworkServer {
         northbound: addresses(&NORTHBOUND, &template.northbound)?,
@@ -289,14 +284,15 @@ fn database_workload(
         headless: true,
         pod: None,
     }];
-    services.extend(members(context.name, database, settings).into_iter().enumerate().map(
-        |(ordinal, pod)| NetworkService {
+    let size = size(context, database, settings);
+    services.extend(pods(context.name, database, size).into_iter().enumerate().map(|(ordinal, pod)| {
+        NetworkService {
             suffix: Some(format!("{}-{ordinal}", database.short).into()),
             ports: vec![database.client.clone()],
             headless: false,
             pod: Some(pod),
-        },
-    ));
+        }
+    }));
     let scheduling = &context.object.spec.template.common.scheduling;
     Workload {
         component: database.component.into(),
@@ -309,7 +305,7 @@ fn database_workload(
             }],
             volumes_deleted: settings.storage.deletion_policy == DeletionPolicy::Delete,
         },
-        replicas: settings.replicas,
+        replicas: size,
         pod: Pod { setup: vec![report], grace_seconds: 300, ..Pod::new(USER, scheduling, vec![server]) },
         services,
         after: Vec::new(),

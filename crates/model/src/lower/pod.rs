@@ -173,6 +173,8 @@ fn container(container: &Container) -> core::Container {
         }),
         resources: resources(&container.resources),
         security_context: Some(container_security(container.privilege)),
+        // Conditions tell what a program said last; most programs say it only in their log.
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..core::Container::default()
     }
 }

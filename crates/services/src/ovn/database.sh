@@ -26,6 +26,8 @@ order() {
     sed -n 's/^openstack.k8s.io\/ovn-order="\(.*\)"$/\1/p' /etc/podinfo/annotations
 }
 
+# Without this the first process of a container does not end when it is asked to.
+trap 'exit 0' TERM
 while [ ! -e "$file" ]; do
     rm -f "$file.new"
     case $(order) in
@@ -41,6 +43,8 @@ while [ ! -e "$file" ]; do
         *) sleep 1 ;;
     esac
 done
+
+trap - TERM
 
 # A newer image may bring a newer form of the data. All members must run it before one of them converts.
 convert() {
@@ -77,6 +81,19 @@ forget_lost() {
     done
 }
 forget_lost &
+
+# Who has left cannot come back with what it had: it would have to join anew. The mark is for a pod that is stopped before
+# the data is gone.
+leave_when_told() {
+    until [[ $(order) = "leave/$POD_UID/"* ]]; do sleep 2; done
+    touch "$file.leaving"
+    until ovs-appctl --timeout=10 -t "$control" cluster/leave "$SCHEMA"; do sleep 2; done
+    ovsdb-client wait "unix:$socket" "$SCHEMA" removed
+    rm "$file" "$file.leaving"
+    printf '{"state":"left"}\n' >/dev/termination-log
+    ovs-appctl --timeout=10 -t "$control" exit
+}
+leave_when_told &
 
 exec ovsdb-server "$file" --remote="ptcp:$CLIENT_PORT:0.0.0.0" --remote="punix:$socket" --unixctl="$control" \
     --pidfile="/run/ovn/$DATABASE.pid" -vconsole:info -vsyslog:off -vfile:off

@@ -79,11 +79,11 @@ pub struct NodeOverride {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupSettings {
-    /// How many members; an odd number, so that a majority can be told.
+    /// How many members; an odd number, so that a majority can be told. Where it is made smaller, members leave one by
+    /// one before their pods go, and their volumes stay.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 7), extend("x-kubernetes-validations" = [
         { "rule": "self % 2 == 1", "message": "replicas must be odd: 1, 3, 5 or 7" },
-        { "rule": "self >= oldSelf", "message": "a group of OVN databases cannot be made smaller yet" },
     ]))]
     pub replicas: i32,
     #[serde(default)]

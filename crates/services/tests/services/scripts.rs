@@ -10,7 +10,7 @@ use openstack_operator_model::lower::Observed;
 use crate::fixture::{case, cases};
 
 /// Where a container has what its scripts name.
-const MOVED: [&str; 4] = ["/etc/openstack/", "/var/lib/", "/run/", "/dev/termination-log"];
+const MOVED: [&str; 5] = ["/etc/openstack/", "/etc/podinfo/", "/var/lib/", "/run/", "/dev/termination-log"];
 
 /// A directory that stands for a container's file system.
 struct Place(PathBuf);
@@ -280,23 +280,74 @@ Servers:
     5555 (5555 at tcp:test-nb-0.test-nb:6643) next_index=10 match_index=9 last msg 90000 ms ago
 ";
 
+/// A member of a group with data, and with programs that go round once in each loop.
+fn networks(name: &str) -> Place {
+    let place = Place::new(name, "ovn-minimal");
+    place.write("var/lib/ovn/nb.db", "data");
+    place.program("sleep", "[ ! -e $root/slept-$1 ] && touch $root/slept-$1 || kill $PPID");
+    place.program("ovsdb-server", "exit 0");
+    place
+}
+
+const NETWORKS: [(&str, &str); 7] = [
+    ("POD_NAME", "x"),
+    ("POD_UID", "x"),
+    ("SCHEMA", "x"),
+    ("SCHEMA_FILE", "x"),
+    ("CLIENT_PORT", "x"),
+    ("GROUP_PORT", "x"),
+    ("DATABASE", "nb"),
+];
+
 #[test]
 fn the_leader_of_a_group_forgets_members_that_came_back_as_others() {
     for (role, kicked) in [("leader", "2222\n5555\n"), ("follower", "")] {
-        let place = Place::new(&format!("lost-{role}"), "ovn-minimal");
-        place.write("var/lib/ovn/nb.db", "data");
+        let place = networks(&format!("lost-{role}"));
         place.write("status", &STATUS.replace("ROLE", role));
         let appctl = "case \"$*\" in *cluster/status*) cat $root/status ;; *kick*) echo ${@: -1} >>$root/kicked ;; esac";
         place.program("ovs-appctl", appctl);
-        // Each loop goes round once.
-        place.program("sleep", "[ ! -e $root/slept-$1 ] && touch $root/slept-$1 || kill $PPID");
         place.program("ovsdb-client", "echo no");
-        place.program("ovsdb-server", "exit 0");
-        let names = ["POD_NAME", "POD_UID", "SCHEMA", "SCHEMA_FILE", "CLIENT_PORT", "GROUP_PORT"];
-        let variables: Vec<(&str, &str)> =
-            names.map(|name| (name, "x")).into_iter().chain([("DATABASE", "nb")]).collect();
-        let output = place.run("database.sh", &[], &variables);
+        let output = place.run("database.sh", &[], &NETWORKS);
         assert!(output.status.success(), "{role}: {}", errors(&output));
         assert_eq!(place.read("kicked"), kicked, "{role}: {}", errors(&output));
+    }
+}
+
+#[test]
+fn a_member_that_is_told_to_leave_drops_its_data_once_it_has_left() {
+    for (order, calls) in
+        [("leave/x/0", "leave\nwait with data\nexit\n"), ("leave/another/0", ""), ("stay/x", "")]
+    {
+        let place = networks(&format!("leave-{}", order.replace('/', "-")));
+        place.write("etc/podinfo/annotations", &format!("openstack.k8s.io/ovn-order=\"{order}\"\n"));
+        let appctl = "case \"$*\" in *cluster/leave*) echo leave ;; *\" exit\") echo exit ;; *) exit 1 ;; esac >>$root/calls";
+        place.program("ovs-appctl", appctl);
+        let client =
+            "[ $1 != wait ] || [ ! -e $root/var/lib/ovn/nb.db ] || echo wait with data >>$root/calls";
+        place.program("ovsdb-client", client);
+        let output = place.run("database.sh", &[], &NETWORKS);
+        assert!(output.status.success(), "{order}: {}", errors(&output));
+        assert_eq!(place.read("calls"), calls, "{order}: {}", errors(&output));
+        let (has_left, said) = (!calls.is_empty(), place.read("dev/termination-log"));
+        assert_eq!(said, if has_left { "{\"state\":\"left\"}\n" } else { "" }, "{order}");
+        assert_eq!(place.has("var/lib/ovn/nb.db"), !has_left, "{order}");
+        assert!(!place.has("var/lib/ovn/nb.db.leaving"), "{order}");
+    }
+}
+
+#[test]
+fn the_data_of_a_member_that_was_stopped_while_it_left_is_dropped_only_if_it_had_left() {
+    for (note, said) in [("left", "empty"), ("transfer leadership", "data")] {
+        let place = networks(&format!("stopped-{said}"));
+        place.write("var/lib/ovn/nb.db.leaving", "");
+        place.program(
+            "ovsdb-tool",
+            &format!("case $1 in show-log) echo ' note: \"{note}\"' ;; *) echo id ;; esac"),
+        );
+        let output = place.run("report.sh", &[], &NETWORKS);
+        assert!(output.status.success(), "{note}: {}", errors(&output));
+        assert!(place.read("dev/termination-log").contains(said), "{note}");
+        assert_eq!(place.has("var/lib/ovn/nb.db"), said == "data", "{note}");
+        assert!(!place.has("var/lib/ovn/nb.db.leaving"), "{note}");
     }
 }
