@@ -101,7 +101,8 @@ impl Engine {
             let service = self.ports.cluster.get(SERVICE, &key.namespace, name).await?;
             let address =
                 service.as_ref().and_then(|service| service.data.pointer("/spec/clusterIP")?.as_str());
-            if let Some(address) = address {
+            // Headless Services have none.
+            if let Some(address) = address.filter(|address| *address != "None") {
                 gathered.resolved.addresses.insert(name.clone(), address.to_owned());
             }
         }

@@ -115,8 +115,8 @@ impl Engine {
         work.status.endpoint.clone_from(&plan.endpoint);
         // Others may plan with it before anything serves: what they do with it waits for that by itself.
         work.status.provides.clone_from(&plan.provides);
-        work.findings.remarks =
-            plan.skipped.iter().map(|skip| format!("no {}: {}", skip.name, skip.reason)).collect();
+        let skipped = plan.skipped.iter().map(|skip| format!("no {}: {}", skip.name, skip.reason));
+        work.findings.remarks = skipped.chain(plan.remarks.iter().cloned()).collect();
         let effects = self.effects(&key.namespace, &plan).await?;
         if !work.record_effects(&effects) {
             return Ok(());

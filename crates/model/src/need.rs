@@ -19,7 +19,7 @@ pub struct Needs {
     pub after: Vec<Reference>,
     /// Objects that some workloads wait for and others do not.
     pub later: Vec<Reference>,
-    /// Services of the object itself whose addresses others must know as numbers.
+    /// Services of the object's namespace whose addresses others must know as numbers.
     pub addresses: Vec<String>,
     /// Labels of nodes that the object has a part on.
     pub nodes: Option<Labels>,

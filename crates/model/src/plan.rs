@@ -37,6 +37,8 @@ pub struct Plan {
     pub children: Vec<Child>,
     /// Children that cannot be, and why.
     pub skipped: Vec<Skipped>,
+    /// What a person should know although the object itself is well.
+    pub remarks: Vec<String>,
     pub provides: Provides,
     /// Where the service is reached.
     pub endpoint: Option<String>,

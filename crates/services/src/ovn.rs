@@ -76,6 +76,7 @@ impl service::Service for Service {
         for (database, settings) in databases(template) {
             needs.addresses.extend(pods(name, database, settings.replicas));
         }
+        needs.addresses.extend(connections(template).map(|service| service.name.clone()));
         needs
     }
 
@@ -118,6 +119,7 @@ impl service::Service for Service {
             live_files,
             workloads,
             children,
+            remarks: missing_connections(context),
             roster: network.as_ref().map(roster),
             provides: Provides { network, ..Provides::default() },
             pull_secrets: origin.images.pull_secrets.clone(),
@@ -186,18 +188,27 @@ fn client_hosts(
     pods.iter().map(|pod| format!("{pod}.{domain}")).collect()
 }
 
-/// What others may use, once every member has an address.
+/// Services that Neutron is to use instead of the members.
+fn connections(template: &OVNNetworkTemplate) -> impl Iterator<Item = &ConnectionService> {
+    let NeutronIntegration { nb_connection, sb_connection } = &template.neutron_integration;
+    nb_connection.iter().chain(sb_connection).map(|connection| &connection.service)
+}
+
+/// What others may use, once all of it has addresses.
 fn network(context: &Context<'_, OVNNetwork>) -> Option<NetworkServer> {
     let template = &context.object.spec.template;
-    let addresses = |database: &Database, settings: &GroupSettings| {
+    let address = |name: &str, port: u16| Some(format!("tcp:{}:{port}", context.inputs.addresses.get(name)?));
+    let addresses = |database: &Database, settings: &GroupSettings, connection: &Option<Connection>| {
+        if let Some(Connection { service }) = connection {
+            return Some(vec![address(&service.name, service.port)?]);
+        }
         let pods = pods(context.name, database, settings.replicas);
-        let address = |name: &String| context.inputs.addresses.get(name);
-        let port = database.client.number;
-        pods.iter().map(|name| Some(format!("tcp:{}:{port}", address(name)?))).collect::<Option<Vec<_>>>()
+        pods.iter().map(|name| address(name, database.client.number)).collect::<Option<Vec<_>>>()
     };
+    let NeutronIntegration { nb_connection, sb_connection } = &template.neutron_integration;
     Some(NetworkServer {
-        northbound: addresses(&NORTHBOUND, &template.northbound)?,
-        southbound: addresses(&SOUTHBOUND, &template.southbound)?,
+        northbound: addresses(&NORTHBOUND, &template.northbound, nb_connection)?,
+        southbound: addresses(&SOUTHBOUND, &template.southbound, sb_connection)?,
         userspace: template.ovs.datapath == Datapath::Netdev,
         physical_networks: switch::physical_networks(
             &template.links.links,
@@ -206,6 +217,19 @@ fn network(context: &Context<'_, OVNNetwork>) -> Option<NetworkServer> {
         node_selector: node::scheduling(template).node_selector,
         leaving: context.inputs.leaving_nodes(),
     })
+}
+
+/// Services that are to be used and are not there yet. They may need the databases first, so nothing else waits.
+fn missing_connections(context: &Context<'_, OVNNetwork>) -> Vec<String> {
+    let missing = connections(&context.object.spec.template)
+        .filter(|service| !context.inputs.addresses.contains_key(&service.name));
+    let remark = |service: &ConnectionService| {
+        format!(
+            "Neutron waits for Service {}, which neutronIntegration names: it has no cluster address",
+            service.name
+        )
+    };
+    missing.map(remark).collect()
 }
 
 /// What the switch of a node is to be, and what is to set it up.

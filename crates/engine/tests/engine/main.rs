@@ -11,6 +11,7 @@ mod galera;
 mod healing;
 mod keyring;
 mod nodes;
+mod raft;
 mod rest;
 mod sample;
 mod status;

@@ -1,7 +1,7 @@
 //! A whole cloud: what waits for what, and what does not.
 
 use openstack_operator_model::kind::{CONFIG_MAP, DAEMON_SET, DEPLOYMENT, JOB, SERVICE};
-use openstack_operator_services::{compute, control_plane, glance, keystone, neutron, placement};
+use openstack_operator_services::{compute, control_plane, glance, keystone, neutron, ovn, placement};
 use openstack_operator_testkit::World;
 use serde_json::{Value, json};
 
@@ -115,5 +115,33 @@ async fn clients_are_told_addresses_as_numbers() {
     let maps = world.cluster.objects(CONFIG_MAP);
     let settings = maps.iter().find_map(|map| map["data"]["ml2_conf.ini"].as_str()).unwrap();
     assert!(settings.contains(&format!("ovn_nb_connection = tcp:{address}:6641")), "{settings}");
+    assert!(is_ready(&world, neutron::KIND, "cloud-neutron"));
+}
+
+#[tokio::test]
+async fn networks_are_reached_through_services_of_somebody_else_once_they_have_addresses() {
+    let world = world();
+    let running = engine(&world);
+    let relay = json!({ "sbConnection": { "service": { "name": "relay", "port": 16642 } } });
+    let changes = json!({ "ovn": { "neutronIntegration": relay } });
+    world.apply_object(&whole_object(control_plane::KIND, "cloud", &changes));
+    let service = |address: Value| {
+        world.apply_object(&json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": { "name": "relay", "namespace": NAMESPACE },
+            "spec": { "clusterIP": address },
+        }));
+    };
+    service(json!("None"));
+    converge(&world, &running).await;
+    let (status, _, message) = condition(&world, ovn::KIND, "cloud-ovn", "Ready");
+    assert_eq!(status, "True", "a relay needs the databases first");
+    assert!(message.contains("Service relay"), "{message}");
+    assert!(!is_ready(&world, neutron::KIND, "cloud-neutron"));
+    world.delete_object(SERVICE, NAMESPACE, "relay");
+    service(json!("10.96.7.7"));
+    converge(&world, &running).await;
+    let maps = world.cluster.objects(CONFIG_MAP);
+    let settings = maps.iter().find_map(|map| map["data"]["ml2_conf.ini"].as_str()).unwrap();
+    assert!(settings.contains("ovn_sb_connection = tcp:10.96.7.7:16642"), "{settings}");
     assert!(is_ready(&world, neutron::KIND, "cloud-neutron"));
 }

@@ -41,6 +41,9 @@ pub struct OVNNetworkTemplate {
     /// What turns the one into the other; one pod works, the others stand by.
     #[serde(default)]
     pub northd: Replicas,
+    /// How Neutron and its agents reach the databases, where that is not by the members themselves.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub neutron_integration: NeutronIntegration,
     /// What sets up the switch of a node.
     #[serde(default)]
     pub controller: NodeSettings,
@@ -73,6 +76,32 @@ pub struct NodeOverride {
     pub change: LinksChange,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway: Option<Gateway>,
+}
+
+/// Services in front of the databases that somebody else made, e.g. of relays that answer for the southbound database.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NeutronIntegration {
+    /// Way to the northbound database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nb_connection: Option<Connection>,
+    /// Way to the southbound database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sb_connection: Option<Connection>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Connection {
+    pub service: ConnectionService,
+}
+
+/// A Service of the object's namespace with an address of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConnectionService {
+    #[schemars(length(min = 1, max = 63), regex(pattern = schema::NAME))]
+    pub name: String,
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
 }
 
 /// A group of servers with one database.

@@ -4,6 +4,7 @@ mod changes;
 mod client;
 mod cloud;
 mod deletion;
+mod group;
 mod healing;
 mod leaving;
 mod nodes;
@@ -21,6 +22,7 @@ use serde_json::json;
 
 use crate::client::Client;
 use crate::cloud::Cloud;
+use crate::group::Group;
 use crate::nodes::Nodes;
 use crate::operator::Operator;
 use crate::servers::Servers;
@@ -149,6 +151,25 @@ async fn a_cloud_whose_keystone_is_gone_can_be_deleted() -> Result<()> {
         cloud.ready(CLOUD_START).await?;
         deletion::loses_keystone(sandbox, &cloud).await?;
         deletion::goes(sandbox, &cloud, deletion::IDENTITY_VOLUMES).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_group_of_databases_grows_loses_a_volume_and_shrinks() -> Result<()> {
+    with_cluster_alone("group", PodSecurity::Restricted, async |sandbox| {
+        Operator::install(sandbox).await?;
+        let group = Group::new(sandbox, "networks");
+        group.has(1).await?;
+        group.remembers("of-one").await?;
+        group.has(3).await?;
+        group.remembers("of-three").await?;
+        group.loses_a_volume(3).await?;
+        group.has(1).await?;
+        group.still_knows(&["of-one", "of-three"]).await?;
+        // What has left may come back.
+        group.has(3).await?;
+        group.still_knows(&["of-one", "of-three"]).await
     })
     .await
 }
