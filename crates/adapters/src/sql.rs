@@ -11,7 +11,8 @@ use tokio::time::timeout;
 
 use crate::administrator;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longer than the five seconds after which a name that got no answer is asked for again.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 const DATABASE_NAME_LENGTH: usize = 64;
 const USER_NAME_LENGTH: usize = 80;

@@ -33,7 +33,7 @@ pub(crate) fn default_image() -> String {
 
 /// What the process needs; it may grow to four times that before it is ended.
 pub(crate) fn default_resources() -> Value {
-    json!({ "requests": { "cpu": "50m", "memory": "32Mi" }, "limits": { "memory": "128Mi" } })
+    json!({ "requests": { "cpu": "100m", "memory": "32Mi" }, "limits": { "memory": "128Mi" } })
 }
 
 /// Definitions of every kind.

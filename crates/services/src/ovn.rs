@@ -88,6 +88,7 @@ impl service::Service for Service {
             ("database.sh", include_str!("ovn/database.sh")),
             ("check.sh", include_str!("ovn/check.sh")),
             ("northd.sh", include_str!("ovn/northd.sh")),
+            (node::SCRIPT, include_str!("ovn/controller.sh")),
         ];
         let mut files = switch::files();
         files.extend(scripts.map(|(file, text)| (file.to_owned(), text.to_owned())));

@@ -26,8 +26,6 @@ order() {
     sed -n 's/^openstack.k8s.io\/ovn-order="\(.*\)"$/\1/p' /etc/podinfo/annotations
 }
 
-# Without this the first process of a container does not end when it is asked to.
-trap 'exit 0' TERM
 while [ ! -e "$file" ]; do
     rm -f "$file.new"
     case $(order) in
@@ -43,8 +41,6 @@ while [ ! -e "$file" ]; do
         *) sleep 1 ;;
     esac
 done
-
-trap - TERM
 
 # A newer image may bring a newer form of the data. All members must run it before one of them converts.
 convert() {

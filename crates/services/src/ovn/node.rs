@@ -10,6 +10,9 @@ use super::{ChassisLinks, OVNNetwork, OVNNetworkSpec, OVNNetworkTemplate, connec
 use crate::shared;
 use crate::switch::{self, Pods};
 
+pub(super) const SCRIPT: &str = "controller.sh";
+const SCRIPT_PATH: &str = "/etc/openstack/controller.sh";
+
 pub(super) fn workloads(context: &Context<'_, OVNNetwork>) -> Vec<Workload> {
     let OVNNetworkSpec { origin, template } = &context.object.spec;
     let image = |names| shared::image(context, names, &template.common, origin);
@@ -39,16 +42,13 @@ fn controller(template: &OVNNetworkTemplate, pods: &Pods<'_>) -> Workload {
     let controller = Container {
         name: "ovn-controller",
         image: (pods.image)(names),
-        command: shared::command([
-            "ovn-controller",
-            "unix:/run/openvswitch/db.sock",
-            "--unixctl=/run/ovn/ovn-controller.ctl",
-            "--pidfile=/run/ovn/ovn-controller.pid",
-            "-vconsole:info",
-            "-vsyslog:off",
-            "-vfile:off",
-        ]),
-        mounts: vec![switch::run_directory(), shared::scratch("run-ovn", "/run/ovn")],
+        command: shared::script(SCRIPT_PATH),
+        mounts: vec![
+            shared::file(SCRIPT, SCRIPT_PATH),
+            switch::run_directory(),
+            shared::scratch("run-ovn", "/run/ovn"),
+            shared::scratch("tmp", "/tmp"),
+        ],
         probes: connected_probes(
             "[ \"$(ovn-appctl -t /run/ovn/ovn-controller.ctl connection-status)\" = connected ]",
         ),

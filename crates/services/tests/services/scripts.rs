@@ -351,3 +351,18 @@ fn the_data_of_a_member_that_was_stopped_while_it_left_is_dropped_only_if_it_had
         assert!(!place.has("var/lib/ovn/nb.db.leaving"), "{note}");
     }
 }
+
+#[test]
+fn a_switch_is_set_up_once_the_database_of_networks_holds_something() {
+    let place = Place::new("controller", "ovn-minimal");
+    // There is no address at first, then a database without content.
+    place.program("ovs-vsctl", "[ ! -e $root/slept ] || echo '\"tcp:10.0.0.1:6642\"'");
+    place.program("ovn-sbctl", "echo \"$*\" >>$root/asked; [ $(wc -l <$root/asked) = 1 ] || echo some-uuid");
+    place.program("sleep", "touch $root/slept");
+    place.program("ovn-controller", "cp $root/asked $root/asked-before");
+    let output = place.run("controller.sh", &[], &[]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let asked = place.read("asked-before");
+    assert_eq!(asked.lines().count(), 2, "{asked}");
+    assert!(asked.contains("--db=tcp:10.0.0.1:6642"), "{asked}");
+}
