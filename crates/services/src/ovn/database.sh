@@ -51,15 +51,23 @@ convert() {
 }
 convert &
 
-# Of several entries with one address all but the one that was heard of last.
+group_status() {
+    ovs-appctl --timeout=10 -t "$control" cluster/status "$SCHEMA" 2>/dev/null
+}
+
+# Of several entries with one address all but the one that was heard of last, and what has no pod and was not heard of for
+# two minutes: the list of pods may be a minute behind.
 lost_members() {
-    ovs-appctl --timeout=10 -t "$control" cluster/status "$SCHEMA" 2>/dev/null | awk '
+    group_status | awk -v pods="$(cat "/etc/openstack/live/$DATABASE-members")" '
+        BEGIN { count = split(pods, list); for (at = 1; at <= count; at++) has_pod[list[at]] = 1 }
         $1 == "Role:" { leads = $2 == "leader" }
         leads && $3 == "at" {
             age = 1e18
             for (field = 5; field < NF; field++) if ($field == "msg") age = $(field + 1) + 0
             if ($5 == "(self)") age = -1
-            if (!($4 in ages) || age < ages[$4]) {
+            split($4, address, ":")
+            if (!(address[2] in has_pod) && age > 120000) print $1
+            else if (!($4 in ages) || age < ages[$4]) {
                 if ($4 in ages) print youngest[$4]
                 youngest[$4] = $1
                 ages[$4] = age
@@ -67,21 +75,28 @@ lost_members() {
         }'
 }
 
-# A member that lost its volume joins as another one. Who it was before would count for the majority for ever.
+# A member that lost its volume joins as another one, or its pod goes without it. Who it was would count for the majority
+# for ever.
 forget_lost() {
     while sleep 30; do
         for member in $(lost_members); do
-            echo "member $member has joined anew as another: it is no longer waited for" >&2
+            echo "member $member will not come back: it is no longer waited for" >&2
             ovs-appctl --timeout=10 -t "$control" cluster/kick "$SCHEMA" "$member" || echo "it could not be removed yet" >&2
         done
     done
 }
 forget_lost &
 
+# Whether this member is told to leave, and the group counts on nobody who is gone for ever.
+may_leave() {
+    told=$(order)
+    [[ $told = "leave/$POD_UID/"* ]] && known=$(group_status | grep -c ' at tcp:') && [ "$known" -le "${told##*/}" ]
+}
+
 # Who has left cannot come back with what it had: it would have to join anew. The mark is for a pod that is stopped before
 # the data is gone.
 leave_when_told() {
-    until [[ $(order) = "leave/$POD_UID/"* ]]; do sleep 2; done
+    until may_leave; do sleep 2; done
     touch "$file.leaving"
     until ovs-appctl --timeout=10 -t "$control" cluster/leave "$SCHEMA"; do sleep 2; done
     ovsdb-client wait "unix:$socket" "$SCHEMA" removed

@@ -114,23 +114,31 @@ fn dismiss(database: &str, pods: &[String], wanted: usize, members: &[Member], d
     }
     let Some(last) = leaving.last() else { return };
     let reason = match member(last) {
-        Some(member) if has_left(member) => {
-            direction.memory.insert(size_key(database), (pods.len() - 1).to_string());
-            "has left"
-        }
-        Some(member) if told_to_leave(member).is_some() => "is leaving",
         Some(member) if well.len() == staying.len() => {
-            give(direction, member, format!("leave/{}/{}", member.uid, member.restarts));
-            "is leaving"
+            if has_left(member) {
+                direction.memory.insert(size_key(database), (pods.len() - 1).to_string());
+                "has left"
+            } else {
+                if told_to_leave(member).is_none() {
+                    give(
+                        direction,
+                        member,
+                        format!("leave/{}/{}/{}", member.uid, member.restarts, pods.len()),
+                    );
+                }
+                "is leaving"
+            }
         }
         _ => "leaves, once all pods that stay are ready,",
     };
     direction.waiting.get_or_insert(format!("pod {last} {reason} the group of the {database} database"));
 }
 
-/// How often a pod that is to leave had been started again when it was told.
+/// How often a pod that is to leave had been started again when it was told. It is also told how many members the group
+/// may have at that moment: members that are gone for ever are forgotten before one that works leaves.
 fn told_to_leave(member: &Member) -> Option<i32> {
-    member.annotations.get(ORDER)?.strip_prefix(&format!("leave/{}/", member.uid))?.parse().ok()
+    let order = member.annotations.get(ORDER)?.strip_prefix(&format!("leave/{}/", member.uid))?;
+    order.split('/').next()?.parse().ok()
 }
 
 /// Whether the group does not count on a pod. What one said before it was told anything may no longer be so.
@@ -273,31 +281,43 @@ mod tests {
     #[test]
     fn members_leave_one_by_one_and_only_while_the_others_are_well() {
         let direction = directed_to(1, &[serving(0), serving(1), serving(2)], &[]);
-        assert_eq!(orders(&direction), [("nb-2", "leave/uid-2/0")]);
+        assert_eq!(orders(&direction), [("nb-2", "leave/uid-2/0/3")]);
         assert_eq!(direction.memory["northboundSize"], "3", "its pod stays until it has left");
         assert!(direction.waiting.unwrap().contains("nb-2 is leaving"));
-        let sick = directed_to(1, &[member(0, Some(DATA)), serving(1), serving(2)], &[]);
-        assert!(sick.orders.is_empty());
-        assert!(sick.waiting.unwrap().contains("once all pods that stay are ready"));
+        let lost = member(1, Some(EMPTY));
+        for last in [serving(1), lost] {
+            let sick = directed_to(1, &[member(0, Some(DATA)), last], &[]);
+            assert!(sick.orders.is_empty());
+            assert_eq!(sick.memory["northboundSize"], "2");
+            assert!(sick.waiting.unwrap().contains("once all pods that stay are ready"));
+        }
     }
 
     #[test]
     fn a_pod_goes_when_its_member_has_left_and_not_before() {
         let size = |last: Member| directed_to(1, &[serving(0), last], &[]).memory["northboundSize"].clone();
-        let left = Member { restarts: 1, ..told("leave/uid-1/0", member(1, Some(LEFT))) };
+        let left = Member { restarts: 1, ..told("leave/uid-1/0/2", member(1, Some(LEFT))) };
         assert_eq!(size(left.clone()), "1");
         assert_eq!(size(member(1, Some(EMPTY))), "1", "nobody told it to join");
         assert_eq!(size(told("join/uid-1", member(1, Some(EMPTY)))), "2", "it may have joined since");
-        assert_eq!(size(told("leave/uid-1/0", member(1, Some(EMPTY)))), "2", "it had joined and is leaving");
-        assert_eq!(size(told("leave/uid-1/1", left.clone())), "2", "it had left once before, and came back");
+        assert_eq!(
+            size(told("leave/uid-1/0/2", member(1, Some(EMPTY)))),
+            "2",
+            "it had joined and is leaving"
+        );
+        assert_eq!(
+            size(told("leave/uid-1/1/2", left.clone())),
+            "2",
+            "it had left once before, and came back"
+        );
         assert_eq!(size(Member { ready: true, ..left }), "2");
     }
 
     #[test]
     fn one_that_is_wanted_again_stays_or_comes_back() {
-        let still_there = told("leave/uid-1/0", serving(1));
+        let still_there = told("leave/uid-1/0/2", serving(1));
         assert_eq!(orders(&directed(&[serving(0), still_there], &[])), [("nb-1", "stay/uid-1")]);
-        let left = Member { restarts: 1, ..told("leave/uid-1/0", member(1, Some(LEFT))) };
+        let left = Member { restarts: 1, ..told("leave/uid-1/0/2", member(1, Some(LEFT))) };
         let direction = directed(&[serving(0), left], &[("northbound", "uid-0")]);
         assert_eq!(orders(&direction), [("nb-1", "join/uid-1")]);
     }
