@@ -115,11 +115,26 @@ fn trouble(pod: &DynamicObject) -> Option<String> {
                 (None, Some(ended)) => ended.reason.as_deref().unwrap_or("Error"),
             };
             let said = words(container).or_else(|| last_words(container)).unwrap_or_default();
-            let said: String = said.trim().chars().take(LONGEST_WORDS).collect();
+            let said = last_lines(&said);
             let said = if said.is_empty() { said } else { format!(", it says: {said}") };
             Some(format!("container {}: {reason}{said}", container.name))
         })
     })
+}
+
+/// As many lines as may be told, from the last one back: a log ends with what was the matter.
+fn last_lines(said: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut length = 0;
+    for line in said.lines().rev().map(str::trim).filter(|line| !line.is_empty()) {
+        length += line.chars().count();
+        if length > LONGEST_WORDS && !kept.is_empty() {
+            break;
+        }
+        kept.push(line);
+    }
+    kept.reverse();
+    kept.join("; ").chars().take(LONGEST_WORDS).collect()
 }
 
 fn member(pod: &DynamicObject) -> Member {
@@ -180,5 +195,14 @@ mod tests {
         assert_eq!(found.as_deref(), Some("container server: CrashLoopBackOff"));
         let starting = json!({ "waiting": { "reason": "ContainerCreating" } });
         assert_eq!(trouble(&pod(&container(&starting, &ended))), None);
+    }
+
+    #[test]
+    fn of_a_long_log_the_end_is_told() {
+        let log =
+            format!("ds of a line\n{}\nTraceback\n\n  ValueError: no disk\n", "x".repeat(LONGEST_WORDS));
+        assert_eq!(last_lines(&log), "Traceback; ValueError: no disk");
+        assert_eq!(last_lines(&"x".repeat(LONGEST_WORDS + 9)).len(), LONGEST_WORDS);
+        assert_eq!(last_lines("  \n"), "");
     }
 }
