@@ -1,7 +1,7 @@
 //! Processes that the tool started, known by a mark in their environment.
 //!
-//! A mark cannot be lost as a pid file can: it is there from the first instant of the process, whatever
-//! happens to the tool, and nothing that the tool did not start has it.
+//! A mark cannot be lost as a pid file can: it comes with the process, whatever happens to the tool, and nothing that the
+//! tool did not start has it.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -142,7 +142,8 @@ pub(crate) fn ensure(
 fn start(directories: &Directories, name: &str, key: &str, log: &Path, command: &mut Command) -> Result<()> {
     let output = open_log(log)?;
     let mark = Mark { cluster: directories.cluster(), name: name.to_owned(), key: key.to_owned() };
-    mark.put(command)
+    let mut child = mark
+        .put(command)
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output)
@@ -150,6 +151,12 @@ fn start(directories: &Directories, name: &str, key: &str, log: &Path, command: 
         .process_group(0)
         .spawn()
         .with_context(|| format!("failed to start {name}"))?;
+    // The kernel shows the environment of a program a moment after it has started it, and whoever looks in between would
+    // start a second one.
+    let environment = format!("/proc/{}/environ", child.id());
+    while fs::read(&environment).is_ok_and(|text| text.is_empty()) && child.try_wait()?.is_none() {
+        thread::sleep(Duration::from_millis(1));
+    }
     Ok(())
 }
 
