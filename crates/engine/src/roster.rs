@@ -39,10 +39,8 @@ impl Engine {
         let agents: BTreeMap<&str, &Agent> =
             agents.iter().map(|agent| (agent.node.as_str(), agent)).collect();
         // Who runs nothing itself, as one of many agents, asks for no pods.
-        let mut found = match plan.workloads.as_slice() {
-            [] => BTreeMap::new(),
-            _ => self.findings_of_nodes(key).await?,
-        };
+        let mut found =
+            if plan.workloads.is_empty() { BTreeMap::new() } else { self.findings_of_nodes(key).await? };
         let mut rows = Vec::new();
         for node in &roster.nodes {
             let agent = agents.get(node.as_str());

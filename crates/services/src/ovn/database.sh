@@ -42,18 +42,18 @@ while [ ! -e "$file" ]; do
     esac
 done
 
+group_status() {
+    ovs-appctl --timeout=10 -t "$control" cluster/status "$SCHEMA" 2>/dev/null
+}
+
 # A newer image may bring a newer form of the data. All members must run it before one of them converts.
 convert() {
-    until ovs-appctl -t "$control" cluster/status "$SCHEMA" 2>/dev/null | grep -q '^Role: leader'; do sleep 5; done
+    until group_status | grep -q '^Role: leader'; do sleep 5; done
     if [ "$(ovsdb-client needs-conversion "unix:$socket" "$SCHEMA_FILE")" = yes ]; then
         ovsdb-client convert "unix:$socket" "$SCHEMA_FILE"
     fi
 }
 convert &
-
-group_status() {
-    ovs-appctl --timeout=10 -t "$control" cluster/status "$SCHEMA" 2>/dev/null
-}
 
 # Of several entries with one address all but the one that was heard of last, and what has no pod and was not heard of for
 # two minutes: the list of pods may be a minute behind.
