@@ -2,9 +2,10 @@
 
 use openstack_operator_model::common::Reference;
 use openstack_operator_model::condition::Progress;
+use openstack_operator_model::kind::SECRET;
 use openstack_operator_model::plan::{Catalog, Database, Entry, Messaging, Plan, SecretContent, SecretKey};
 use openstack_operator_model::status::{
-    DatabaseServer, Effect, EffectKind, IdentityServer, MessagingServer, Status,
+    DatabaseServer, Effect, EffectKind, IdentityServer, MessagingServer, Provides,
 };
 
 use crate::engine::Engine;
@@ -26,25 +27,32 @@ impl Engine {
     /// Everything that a plan makes on servers of others.
     pub(crate) async fn effects(&self, namespace: &str, plan: &Plan) -> PortResult<Vec<Effect>> {
         let mut effects = Vec::new();
-        let mut add = |what, provider: &Reference, name: &str, retained| {
-            effects.push(Effect { what, provider: provider.clone(), name: name.to_owned(), retained });
+        let mut add = |what, provider: &Reference, address: &str, name: &str, retained| {
+            // An object says itself where it is reached; a server that is no object cannot.
+            let address = (provider.kind == SECRET.kind).then(|| address.to_owned());
+            let name = name.to_owned();
+            effects.push(Effect { what, provider: provider.clone(), address, name, retained });
         };
-        for database in &plan.databases {
-            add(EffectKind::Database, &database.provider, &database.database, database.retained);
-            let user = self.username(namespace, plan, &database.secret).await?;
-            add(EffectKind::DatabaseUser, &database.provider, &user, false);
+        for Database { provider, server, database, secret, retained } in &plan.databases {
+            let address = format!("{}:{}", server.host, server.admin_port);
+            add(EffectKind::Database, provider, &address, database, *retained);
+            let user = self.username(namespace, plan, secret).await?;
+            add(EffectKind::DatabaseUser, provider, &address, &user, false);
         }
         for messaging in &plan.messaging {
-            add(EffectKind::MessagingHost, &messaging.provider, &messaging.virtual_host, false);
-            let user = self.username(namespace, plan, &messaging.secret).await?;
-            add(EffectKind::MessagingUser, &messaging.provider, &user, false);
+            let Messaging { provider, server, virtual_host, secret } = messaging;
+            let address = &server.management_url;
+            add(EffectKind::MessagingHost, provider, address, virtual_host, false);
+            let user = self.username(namespace, plan, secret).await?;
+            add(EffectKind::MessagingUser, provider, address, &user, false);
         }
-        if let Some(catalog) = &plan.catalog {
-            for service in &catalog.services {
-                add(EffectKind::CatalogService, &catalog.provider, &service.service_type, false);
+        if let Some(Catalog { provider, server, services, users, .. }) = &plan.catalog {
+            let address = &server.internal_url;
+            for service in services {
+                add(EffectKind::CatalogService, provider, address, &service.service_type, false);
             }
-            for user in &catalog.users {
-                add(EffectKind::IdentityUser, &catalog.provider, &user.name, false);
+            for user in users {
+                add(EffectKind::IdentityUser, provider, address, &user.name, false);
             }
         }
         effects.sort();
@@ -143,7 +151,8 @@ impl Engine {
             return Ok(not_available(&catalog.provider));
         }
         let Some(login) = self.identity_login(namespace, &catalog.server).await? else {
-            return Ok(Progress::waiting(format!("Secret {} is not there yet", catalog.server.secret)));
+            let secret = catalog.server.secret.as_deref().unwrap_or_default();
+            return Ok(Progress::waiting(format!("Secret {secret} is not there yet")));
         };
         let mut entries = IdentityEntries {
             projects: catalog.projects.clone(),
@@ -172,6 +181,10 @@ impl Engine {
         if effect.retained {
             return Ok(Undone::Yes);
         }
+        if let Some(address) = &effect.address {
+            let done = self.undo_elsewhere(namespace, effect, address).await?;
+            return Ok(if done.is_some() { Undone::Yes } else { Undone::Unreachable });
+        }
         let Some(kind) = self.kind(&effect.provider.kind) else { return Ok(Undone::Yes) };
         let provider = self.ports.cluster.get(kind, namespace, &effect.provider.name).await?;
         let Some(provider) = provider.filter(|provider| provider.metadata.deletion_timestamp.is_none())
@@ -194,22 +207,63 @@ impl Engine {
                 return Ok(Undone::Unreachable);
             }
         };
-        let done = match effect.what {
-            EffectKind::Database | EffectKind::DatabaseUser => {
-                self.undo_sql(namespace, effect, &status).await?
-            }
-            EffectKind::MessagingHost | EffectKind::MessagingUser => {
-                self.undo_messaging(namespace, effect, &status).await?
-            }
-            EffectKind::CatalogService | EffectKind::IdentityUser => {
-                self.undo_identity(namespace, effect, &status).await?
-            }
-        };
+        let done = self.undo_on(namespace, effect, &status.provides).await?;
         Ok(if done.is_some() { Undone::Yes } else { Undone::Unreachable })
     }
 
-    async fn undo_sql(&self, namespace: &str, effect: &Effect, status: &Status) -> PortResult<Option<()>> {
-        let Some(server) = &status.provides.database else { return Ok(None) };
+    /// Undoes an effect on a server that is no object, as the administrator whose Secret the effect names.
+    async fn undo_elsewhere(
+        &self,
+        namespace: &str,
+        effect: &Effect,
+        address: &str,
+    ) -> PortResult<Option<()>> {
+        let secret = effect.provider.name.clone();
+        let provides = match effect.what {
+            EffectKind::Database | EffectKind::DatabaseUser => {
+                let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+                let port = port.parse().unwrap_or_default();
+                let server = DatabaseServer { host: host.to_owned(), port, admin_port: port, secret };
+                Provides { database: Some(server), ..Provides::default() }
+            }
+            EffectKind::CatalogService | EffectKind::IdentityUser => {
+                let server = IdentityServer {
+                    internal_url: address.to_owned(),
+                    public_url: address.to_owned(),
+                    region: String::new(),
+                    username: None,
+                    secret: Some(secret),
+                    secret_key: "password".to_owned(),
+                };
+                Provides { identity: Some(server), ..Provides::default() }
+            }
+            // Virtual hosts of servers that are no objects are never created.
+            EffectKind::MessagingHost | EffectKind::MessagingUser => return Ok(Some(())),
+        };
+        self.undo_on(namespace, effect, &provides).await
+    }
+
+    async fn undo_on(&self, namespace: &str, effect: &Effect, provides: &Provides) -> PortResult<Option<()>> {
+        match effect.what {
+            EffectKind::Database | EffectKind::DatabaseUser => {
+                self.undo_sql(namespace, effect, provides).await
+            }
+            EffectKind::MessagingHost | EffectKind::MessagingUser => {
+                self.undo_messaging(namespace, effect, provides).await
+            }
+            EffectKind::CatalogService | EffectKind::IdentityUser => {
+                self.undo_identity(namespace, effect, provides).await
+            }
+        }
+    }
+
+    async fn undo_sql(
+        &self,
+        namespace: &str,
+        effect: &Effect,
+        provides: &Provides,
+    ) -> PortResult<Option<()>> {
+        let Some(server) = &provides.database else { return Ok(None) };
         let Some(server) = self.sql_server(namespace, server).await? else { return Ok(None) };
         Ok(reached(match effect.what {
             EffectKind::Database => self.ports.sql.drop_database(&server, &effect.name).await,
@@ -221,9 +275,9 @@ impl Engine {
         &self,
         namespace: &str,
         effect: &Effect,
-        status: &Status,
+        provides: &Provides,
     ) -> PortResult<Option<()>> {
-        let Some(server) = &status.provides.messaging else { return Ok(None) };
+        let Some(server) = &provides.messaging else { return Ok(None) };
         let Some(server) = self.bus_server(namespace, server).await? else { return Ok(None) };
         Ok(reached(match effect.what {
             EffectKind::MessagingHost => self.ports.bus.drop_virtual_host(&server, &effect.name).await,
@@ -235,9 +289,9 @@ impl Engine {
         &self,
         namespace: &str,
         effect: &Effect,
-        status: &Status,
+        provides: &Provides,
     ) -> PortResult<Option<()>> {
-        let Some(server) = &status.provides.identity else { return Ok(None) };
+        let Some(server) = &provides.identity else { return Ok(None) };
         let Some(login) = self.identity_login(namespace, server).await? else { return Ok(None) };
         Ok(reached(match effect.what {
             EffectKind::CatalogService => self.ports.identity.drop_service(&login, &effect.name).await,
@@ -265,17 +319,19 @@ impl Engine {
         namespace: &str,
         server: &IdentityServer,
     ) -> PortResult<Option<IdentityLogin>> {
-        let key = SecretKey::new(&server.secret, &server.secret_key);
-        let password = self.secret_value(namespace, &key).await?;
-        Ok(password.map(|password| IdentityLogin {
+        let Some(secret) = &server.secret else { return Ok(None) };
+        let values = self.secret_values(namespace, secret).await?;
+        let username = server.username.clone().or_else(|| values.get("username").cloned());
+        let password = values.get(&server.secret_key).cloned();
+        Ok(username.zip(password).map(|(username, password)| IdentityLogin {
             url: server.internal_url.clone(),
-            administrator: Login { username: server.username.clone(), password },
+            administrator: Login { username, password },
         }))
     }
 
     async fn login(&self, namespace: &str, secret: &str) -> PortResult<Option<Login>> {
-        let username = self.secret_value(namespace, &SecretKey::new(secret, "username")).await?;
-        let password = self.secret_value(namespace, &SecretKey::new(secret, "password")).await?;
+        let mut values = self.secret_values(namespace, secret).await?;
+        let (username, password) = (values.remove("username"), values.remove("password"));
         Ok(username.zip(password).map(|(username, password)| Login { username, password }))
     }
 }

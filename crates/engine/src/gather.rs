@@ -1,11 +1,11 @@
 //! Gathering: reads what an object needs of others, and says what is missing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use openstack_operator_model::assess;
-use openstack_operator_model::common::Reference;
+use openstack_operator_model::common::{Dependency, Reference};
 use openstack_operator_model::condition::Progress;
-use openstack_operator_model::kind::{NODE, SECRET, SERVICE};
+use openstack_operator_model::kind::{Kind, NODE, SECRET, SERVICE};
 use openstack_operator_model::need::{Labels, Needs, Resolved};
 use openstack_operator_model::status::{NodeRow, Status};
 use serde_json::Value;
@@ -39,8 +39,10 @@ impl Engine {
         let mut gathered = Gathered::default();
         for need in &needs.objects {
             let reference = Reference { kind: need.kind.kind.to_owned(), name: need.name.clone() };
-            let object = self.ports.cluster.get(need.kind, &key.namespace, &need.name).await?;
-            gathered.uses.push(reference.clone());
+            let namespace = need.namespace.as_ref().unwrap_or(&key.namespace);
+            let object = self.ports.cluster.get(need.kind, namespace, &need.name).await?;
+            // Objects of other namespaces are deleted by others, in an order of their own.
+            gathered.uses.extend((*namespace == key.namespace).then(|| reference.clone()));
             let Some(object) = object else {
                 gathered.lacks(format!("{} {} does not exist ({})", need.kind.kind, need.name, need.field));
                 continue;
@@ -80,22 +82,25 @@ impl Engine {
                 }
             }
         }
-        for reference in &needs.after {
-            if self.kind(&reference.kind).is_none() {
-                gathered.lacks(format!("there is no kind {} (spec.dependsOn)", reference.kind));
+        for dependency in &needs.after {
+            let Dependency { kind, name, condition } = dependency;
+            if self.kind(kind).is_none() {
+                gathered.lacks(format!("there is no kind {kind} (spec.dependsOn)"));
                 continue;
             }
-            gathered.uses.push(reference.clone());
-            if !self.is_ready(key, reference).await? {
-                gathered
-                    .lacks(format!("{} {} is not Ready (spec.dependsOn)", reference.kind, reference.name));
+            gathered.uses.push(dependency.reference());
+            if !self.holds(key, &dependency.reference(), condition).await? {
+                gathered.lacks(format!("{kind} {name} is not {condition} (spec.dependsOn)"));
             }
         }
         for reference in &needs.later {
             gathered.uses.push(reference.clone());
-            if !self.is_ready(key, reference).await? {
+            if !self.holds(key, reference, "Ready").await? {
                 gathered.unready.insert(reference.clone());
             }
+        }
+        for kind in &needs.peers {
+            self.gather_peers(key, *kind, &mut gathered.resolved).await?;
         }
         for name in &needs.addresses {
             let service = self.ports.cluster.get(SERVICE, &key.namespace, name).await?;
@@ -133,10 +138,25 @@ impl Engine {
         Ok(())
     }
 
-    async fn is_ready(&self, key: &Key, reference: &Reference) -> PortResult<bool> {
+    /// Reads the specs of objects of a kind that this object has not made itself.
+    async fn gather_peers(&self, key: &Key, kind: Kind, resolved: &mut Resolved) -> PortResult<()> {
+        for object in self.ports.cluster.list(kind, &key.namespace, &BTreeMap::new()).await? {
+            let mut owners = object.metadata.owner_references.iter().flatten();
+            if owners.any(|owner| owner.kind == key.kind.kind && owner.name == key.name) {
+                continue;
+            }
+            let name = object.metadata.name.clone().unwrap_or_default();
+            let spec = object.data.get("spec").cloned().unwrap_or_default();
+            resolved.peers.insert((kind.kind.to_owned(), name), spec);
+        }
+        Ok(())
+    }
+
+    /// Whether a condition of an object is True.
+    async fn holds(&self, key: &Key, reference: &Reference, condition: &str) -> PortResult<bool> {
         let Some(kind) = self.kind(&reference.kind) else { return Ok(false) };
         let object = self.ports.cluster.get(kind, &key.namespace, &reference.name).await?;
-        Ok(object.is_some_and(|object| matches!(assess::ready(&object.data), Some((true, _)))))
+        Ok(object.is_some_and(|object| assess::holds(&object.data, condition)))
     }
 }
 

@@ -7,7 +7,7 @@ use kube::core::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::watcher::Event;
 use openstack_operator_model::kind::{Kind, NODE, SECRET};
 use openstack_operator_model::lower::{INSTANCE_LABEL, KIND_LABEL, MANAGED_BY_LABEL, MANAGER};
-use openstack_operator_model::need::Needs;
+use openstack_operator_model::need::{Needs, ObjectNeed};
 
 use crate::engine::{FINALIZER, Key};
 use crate::index::ChildIndex;
@@ -18,6 +18,11 @@ type Place = (Kind, String, String);
 /// Stands for all nodes, since whoever needs some must know of others that become one of them.
 fn any_node() -> Place {
     (NODE, String::new(), String::new())
+}
+
+/// Stands for all objects of a kind in a namespace.
+fn any_object(kind: Kind, namespace: &str) -> Place {
+    (kind, namespace.to_owned(), String::new())
 }
 
 /// Who needs what, so that a change of something wakes those who need it.
@@ -36,12 +41,18 @@ impl NeedIndex {
     /// Remembers what an object needs, instead of what it needed before.
     pub fn set(&self, key: &Key, needs: &Needs, kinds: &[Kind]) {
         let place = |kind: Kind, name: &String| (kind, key.namespace.clone(), name.clone());
-        let mut places: Vec<Place> = needs.objects.iter().map(|need| place(need.kind, &need.name)).collect();
+        let object = |need: &ObjectNeed| {
+            (need.kind, need.namespace.clone().unwrap_or_else(|| key.namespace.clone()), need.name.clone())
+        };
+        let mut places: Vec<Place> = needs.objects.iter().map(object).collect();
         places.extend(needs.secrets.iter().map(|need| place(SECRET, &need.name)));
-        places.extend(needs.after.iter().chain(&needs.later).filter_map(|reference| {
-            let kind = kinds.iter().find(|kind| kind.kind == reference.kind)?;
-            Some(place(*kind, &reference.name))
+        let after = needs.after.iter().map(|dependency| (&dependency.kind, &dependency.name));
+        let later = needs.later.iter().map(|reference| (&reference.kind, &reference.name));
+        places.extend(after.chain(later).filter_map(|(kind, name)| {
+            let kind = kinds.iter().find(|known| known.kind == *kind)?;
+            Some(place(*kind, name))
         }));
+        places.extend(needs.peers.iter().map(|kind| any_object(*kind, &key.namespace)));
         places.extend(needs.nodes.is_some().then(any_node));
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         if state.needs_of.get(key) == Some(&places) {
@@ -139,6 +150,7 @@ impl Router {
         keys.extend(known.owner.clone());
         if ours && self.known.get(&place).is_none_or(|before| before.face != known.face) {
             keys.push(Key { kind: self.kind, namespace: place.0.clone(), name: place.1.clone() });
+            keys.extend(needs.needed_by(&any_object(self.kind, &place.0)));
         }
         if let Some(owner_uid) = &known.owner_uid {
             self.children.insert(owner_uid, self.child(&place, &known.uid));
@@ -186,6 +198,7 @@ impl Router {
         }
         if self.kinds.contains(&self.kind) {
             keys.push(Key { kind: self.kind, namespace: place.0.clone(), name: place.1.clone() });
+            keys.extend(needs.needed_by(&any_object(self.kind, &place.0)));
         }
         keys
     }

@@ -26,7 +26,7 @@ const ROTATED_AT: &str = "openstack.k8s.io/rotated-at";
 const RETIRED: &str = "openstack.k8s.io/retired-keys";
 const REQUEST: &str = "openstack.k8s.io/rotation-request";
 
-type Values = BTreeMap<String, String>;
+pub(crate) type Values = BTreeMap<String, String>;
 
 /// A Secret that is in place.
 pub(crate) struct Ensured {
@@ -70,6 +70,12 @@ impl Engine {
     pub(crate) async fn secret_facts(&self, namespace: &str, name: &str) -> PortResult<Option<SecretFacts>> {
         let secret = self.ports.cluster.get(SECRET, namespace, name).await?;
         Ok(secret.map(|secret| SecretFacts { revision: revision(&secret), rotations: 0 }))
+    }
+
+    /// All values of a Secret; none where it is not there.
+    pub(crate) async fn secret_values(&self, namespace: &str, secret: &str) -> PortResult<Values> {
+        let secret = self.ports.cluster.get(SECRET, namespace, secret).await?;
+        Ok(secret.as_ref().map(values).unwrap_or_default())
     }
 
     /// One value of a Secret; none where it is not there.

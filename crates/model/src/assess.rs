@@ -139,6 +139,15 @@ fn own(kind: Kind, name: &str, live: &Value) -> Progress {
     }
 }
 
+/// Whether a condition of an object is True.
+pub fn holds(live: &Value, condition: &str) -> bool {
+    let conditions = live.pointer("/status/conditions").and_then(Value::as_array);
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|found| text(found, "/type") == condition && text(found, "/status") == "True")
+}
+
 /// Whether an object says that it is Ready, and its message.
 pub fn ready(live: &Value) -> Option<(bool, &str)> {
     let conditions = live.pointer("/status/conditions").and_then(Value::as_array)?;

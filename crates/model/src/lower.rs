@@ -10,6 +10,7 @@ use crate::kind::Kind;
 use crate::name;
 use crate::plan::Plan;
 
+mod addition;
 mod config;
 mod expose;
 mod pod;

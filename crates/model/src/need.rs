@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::Reference;
+use serde_json::Value;
+
+use crate::common::{Dependency, NameReference, Reference};
 use crate::kind::Kind;
 use crate::service::Invalid;
 use crate::status::{
@@ -15,12 +17,14 @@ use crate::status::{
 pub struct Needs {
     pub objects: Vec<ObjectNeed>,
     pub secrets: Vec<SecretNeed>,
-    /// Objects that must be Ready, of which nothing is used.
-    pub after: Vec<Reference>,
+    /// Objects with a condition that must hold, of which nothing is used.
+    pub after: Vec<Dependency>,
     /// Objects that some workloads wait for and others do not.
     pub later: Vec<Reference>,
     /// Services of the object's namespace whose addresses others must know as numbers.
     pub addresses: Vec<String>,
+    /// Kinds of objects in the same namespace that somebody else writes to say something of this object.
+    pub peers: Vec<Kind>,
     /// Labels of nodes that the object has a part on.
     pub nodes: Option<Labels>,
 }
@@ -36,36 +40,44 @@ pub fn selects(selector: &Labels, labels: &Labels) -> bool {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectNeed {
     /// Where the spec asks for it.
-    pub field: &'static str,
+    pub field: String,
     pub kind: Kind,
+    /// Its namespace, where it is another than that of the object.
+    pub namespace: Option<String>,
     pub name: String,
 }
 
 /// A Secret that somebody else writes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SecretNeed {
-    pub field: &'static str,
+    pub field: String,
     pub name: String,
     pub keys: Vec<String>,
 }
 
 impl Needs {
     #[must_use]
-    pub fn object(mut self, field: &'static str, kind: Kind, name: Option<&str>) -> Self {
-        self.objects.extend(name.map(|name| ObjectNeed { field, kind, name: name.to_owned() }));
+    pub fn object(mut self, field: &str, kind: Kind, reference: Option<&NameReference>) -> Self {
+        self.objects.extend(reference.map(|reference| ObjectNeed {
+            field: field.to_owned(),
+            kind,
+            namespace: reference.namespace.clone(),
+            name: reference.name.clone(),
+        }));
         self
     }
 
     #[must_use]
-    pub fn secret(mut self, field: &'static str, name: Option<&str>, keys: &[&str]) -> Self {
+    pub fn secret(mut self, field: &str, name: Option<&str>, keys: &[&str]) -> Self {
         let keys = keys.iter().map(|&key| key.to_owned()).collect();
-        self.secrets.extend(name.map(|name| SecretNeed { field, name: name.to_owned(), keys }));
+        let need = |name: &str| SecretNeed { field: field.to_owned(), name: name.to_owned(), keys };
+        self.secrets.extend(name.map(need));
         self
     }
 
     #[must_use]
     pub fn later(mut self, kind: Kind, name: Option<&str>) -> Self {
-        self.later.extend(name.map(|name| Reference { kind: kind.kind.to_owned(), name: name.to_owned() }));
+        self.later.extend(name.map(|name| Reference::new(kind, name)));
         self
     }
 
@@ -76,8 +88,21 @@ impl Needs {
     }
 
     #[must_use]
-    pub fn after(mut self, references: &[Reference]) -> Self {
-        self.after.extend_from_slice(references);
+    pub fn after(mut self, dependencies: &[Dependency]) -> Self {
+        self.after.extend_from_slice(dependencies);
+        self
+    }
+
+    /// All that either of two needs.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.objects.extend(other.objects);
+        self.secrets.extend(other.secrets);
+        self.after.extend(other.after);
+        self.later.extend(other.later);
+        self.addresses.extend(other.addresses);
+        self.peers.extend(other.peers);
+        self.nodes = self.nodes.or(other.nodes);
         self
     }
 }
@@ -89,6 +114,8 @@ pub struct Resolved {
     pub objects: BTreeMap<(String, String), Provides>,
     /// Addresses of the object's own Services by name, as far as they have one.
     pub addresses: BTreeMap<String, String>,
+    /// Specs of the peers that the object does not own, by kind and name.
+    pub peers: BTreeMap<(String, String), Value>,
     /// Nodes with the labels that were asked for, and all their labels.
     pub nodes: BTreeMap<String, Labels>,
     /// Nodes that are no longer among them and cannot be left yet.

@@ -24,11 +24,29 @@ impl Document {
         self
     }
 
+    /// Sets an option that takes several values; without any it is left out.
+    #[must_use]
+    pub fn set_all(mut self, section: &str, option: &str, values: &[String]) -> Self {
+        if !values.is_empty() {
+            self.section(section).insert(option.to_owned(), values.to_vec());
+        }
+        self
+    }
+
     /// Sets several options of a section.
     #[must_use]
     pub fn section_of<const N: usize>(mut self, section: &str, options: [(&str, &str); N]) -> Self {
         for (option, value) in options {
             self = self.set(section, option, value);
+        }
+        self
+    }
+
+    /// All settings of two documents; those of the other win.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        for (section, options) in other.sections {
+            self.section(&section).extend(options);
         }
         self
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::common::{Reference, Resources, Scheduling};
+use crate::common::{PodAdditions, Reference, Resources, Scheduling};
 use crate::kind::Kind;
 use crate::status::{DatabaseServer, IdentityServer, MessagingServer, Provides, Stage};
 
@@ -44,6 +44,8 @@ pub struct Plan {
     pub endpoint: Option<String>,
     /// Secrets with which images are pulled.
     pub pull_secrets: Vec<String>,
+    /// What the user adds to all pods.
+    pub additions: PodAdditions,
 }
 
 /// Name of a configuration file, unique within a plan.

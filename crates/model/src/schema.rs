@@ -1,10 +1,17 @@
 //! Pieces of schemas that types alone cannot say: bounds of maps, and patterns of quantities.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceColumnDefinition, CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
     JSONSchemaPropsOrBool, ValidationRule,
 };
 use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::oslo::Overrides;
 
 /// Adds to a definition what all kinds have alike.
 pub fn finish(mut crd: CustomResourceDefinition, longest_name: usize) -> CustomResourceDefinition {
@@ -44,6 +51,7 @@ pub fn finish(mut crd: CustomResourceDefinition, longest_name: usize) -> CustomR
 fn tidy(schema: &mut JSONSchemaProps) {
     if let Some(default) = &mut schema.default
         && default.0.is_object()
+        && schema.required.is_none()
     {
         default.0 = serde_json::json!({});
     }
@@ -87,6 +95,12 @@ pub const SECRET_KEY: &str = r"^[-._a-zA-Z0-9]+$";
 pub const IMAGE: &str = r"^[a-zA-Z0-9]([-a-zA-Z0-9._/:]*[a-zA-Z0-9])?$";
 /// Tag or digest of an image.
 pub const IMAGE_TAG: &str = r"^[a-zA-Z0-9_][-a-zA-Z0-9_.:]*$";
+/// Name or address of a server.
+pub const HOST: &str = r"^[a-zA-Z0-9]([-.a-zA-Z0-9]*[a-zA-Z0-9])?$";
+/// Name or address of a server, and a port.
+pub const HOST_PORT: &str = r"^[a-zA-Z0-9]([-.a-zA-Z0-9]*[a-zA-Z0-9])?:[0-9]{1,5}$";
+/// A path that begins at the root.
+pub const ABSOLUTE_PATH: &str = r"^/[^:]*$";
 /// A cron expression: five fields of numbers, or of names where months and days of the week have them.
 pub const SCHEDULE: &str = r"^([0-9*/,-]+\s+){3}([0-9*/,-]|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC)+\s+([0-9*/,-]|SUN|MON|TUE|WED|THU|FRI|SAT)+$";
 /// What Kubernetes accepts as an amount of CPU, without signs and exponents.
@@ -94,12 +108,59 @@ const CPU: &str = r"^([1-9][0-9]*m|[0-9]+(\.[0-9]{1,3})?)$";
 /// What Kubernetes accepts as a size of memory or storage: whole bytes, and some.
 const SIZE: &str = r"^[1-9][0-9]*(\.[0-9]+)?(k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$";
 
+/// Requests that are not more than the limits.
+pub const REQUESTS_WITHIN_LIMITS: &str = "!has(self.requests) || !has(self.limits) || \
+    (!has(self.requests.cpu) || !has(self.limits.cpu) || quantity(string(self.requests.cpu)).compareTo(quantity(string(self.limits.cpu))) <= 0) && \
+    (!has(self.requests.memory) || !has(self.limits.memory) || quantity(string(self.requests.memory)).compareTo(quantity(string(self.limits.memory))) <= 0)";
+
 pub fn cpu(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "maxLength": 20, "pattern": CPU })
+    quantity(CPU)
 }
 
 pub fn size(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "maxLength": 20, "pattern": SIZE })
+    quantity(SIZE)
+}
+
+/// Numbers are written as such or as text: both occur in manifests of Kubernetes.
+fn quantity(pattern: &str) -> Schema {
+    json_schema!({ "x-kubernetes-int-or-string": true, "minimum": 1, "maxLength": 20, "pattern": pattern })
+}
+
+/// A number or a text, as text.
+struct Text(String);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::String(text) => Ok(Self(text)),
+            Value::Number(number) => Ok(Self(number.to_string())),
+            other => Err(D::Error::custom(format!("{other} is neither a number nor text"))),
+        }
+    }
+}
+
+/// Reads a number or a text.
+pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Text::deserialize(deserializer).map(|text| text.0)
+}
+
+/// Reads a number or a text where one is given.
+pub fn read_optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<Text>::deserialize(deserializer)?.map(|text| text.0))
+}
+
+/// Reads options whose values are numbers or texts, by file and section.
+pub fn read_extra_config<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, Overrides>, D::Error> {
+    type Files = BTreeMap<String, BTreeMap<String, BTreeMap<String, Text>>>;
+    let options = |options: BTreeMap<String, Text>| {
+        options.into_iter().map(|(option, value)| (option, value.0)).collect()
+    };
+    let sections = |sections: BTreeMap<String, BTreeMap<String, Text>>| {
+        sections.into_iter().map(|(section, given)| (section, options(given))).collect()
+    };
+    Ok(Files::deserialize(deserializer)?.into_iter().map(|(file, given)| (file, sections(given))).collect())
 }
 
 pub fn labels(_: &mut SchemaGenerator) -> Schema {
@@ -121,9 +182,23 @@ pub fn extra_config(_: &mut SchemaGenerator) -> Schema {
             "type": "object", "maxProperties": 64,
             "additionalProperties": {
                 "type": "object", "maxProperties": 128,
-                "additionalProperties": { "type": "string", "maxLength": 4096 }
+                "additionalProperties": { "x-kubernetes-int-or-string": true, "maxLength": 4096 }
             }
         }
+    })
+}
+
+pub fn pod_labels(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object", "maxProperties": 16,
+        "additionalProperties": { "type": "string", "maxLength": 63, "pattern": LABEL_VALUE },
+    })
+}
+
+pub fn pod_annotations(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object", "maxProperties": 16,
+        "additionalProperties": { "type": "string", "maxLength": 4096 },
     })
 }
 

@@ -68,6 +68,11 @@ pub trait Service: 'static {
     /// Whether members of the service are told what to do by [`Service::direct`].
     const DIRECTS: bool = false;
 
+    /// The kind's definition, before what all kinds have alike is added.
+    fn definition() -> CustomResourceDefinition {
+        Self::Object::crd()
+    }
+
     fn needs(object: &Self::Object) -> Needs;
     fn plan(context: &Context<'_, Self::Object>) -> Result<Plan, Invalid>;
 
@@ -166,7 +171,7 @@ impl<S: Service> AnyService for Entry<S> {
     }
 
     fn crd(&self) -> CustomResourceDefinition {
-        schema::finish(S::Object::crd(), S::LONGEST_NAME)
+        schema::finish(S::definition(), S::LONGEST_NAME)
     }
 
     fn directs(&self) -> bool {

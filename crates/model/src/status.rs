@@ -185,11 +185,29 @@ pub struct IdentityServer {
     pub internal_url: String,
     pub public_url: String,
     pub region: String,
-    pub username: String,
-    /// Secret of the administrator.
-    pub secret: String,
+    /// Name of the administrator, where the Secret does not hold it as `username`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    /// Secret of the administrator; none where the operator registers nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
     /// Key of the administrator's password in the Secret.
+    #[serde(default = "password")]
     pub secret_key: String,
+}
+
+fn password() -> String {
+    "password".to_owned()
+}
+
+/// How a service logs in to the identity service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum LoginMethod {
+    /// With `username` and `password`.
+    #[default]
+    Password,
+    /// With `application_credential_id` and `application_credential_secret`.
+    ApplicationCredential,
 }
 
 /// What virtual networks are made with.
@@ -225,8 +243,14 @@ pub struct ComputeServer {
     pub metadata_port: u16,
     /// Secret whose `secret` those who ask for metadata share.
     pub metadata_secret: String,
-    /// Secret with `username` and `password` of the service's user.
+    /// Secret with the credentials of the service's user.
     pub identity_secret: String,
+    /// Name of that user, where it is not in the Secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity_username: Option<String>,
+    /// What those credentials are.
+    #[serde(default)]
+    pub identity_method: LoginMethod,
     /// Where people see the screens of their servers.
     pub console_url: String,
     pub cells: Vec<CellServer>,
@@ -239,6 +263,16 @@ pub struct CellServer {
     pub name: String,
     /// Secret whose `transport_url` leads to the cell's message bus.
     pub messaging_secret: String,
+    /// Port of the cell's message bus.
+    #[serde(default = "messaging_port")]
+    pub messaging_port: u16,
+    /// Name of the object whose nodes belong to the cell by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute: Option<String>,
+}
+
+fn messaging_port() -> u16 {
+    5672
 }
 
 /// Something outside of Kubernetes that exists for an object.
@@ -246,8 +280,11 @@ pub struct CellServer {
 #[serde(rename_all = "camelCase")]
 pub struct Effect {
     pub what: EffectKind,
-    /// Object on which it was made.
+    /// Object on which it was made, or the administrator's Secret of a server that is no object.
     pub provider: Reference,
+    /// Address of a server that is no object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
     pub name: String,
     /// Whether it outlives the object.
     #[serde(default)]

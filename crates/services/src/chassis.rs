@@ -16,8 +16,8 @@ use crate::ovn::{self, ChassisLinks};
 
 pub const KIND: Kind = Kind::own("OVNChassis", "ovnchassis");
 
-/// A node's part in virtual networks. The operator writes it for every node of an `OVNNetwork`; its status says whether the
-/// node has registered and answers.
+/// A node of virtual networks. The operator writes one for every node of an `OVNNetwork`; one that a person writes sets the
+/// node apart from the others. Its status says whether the node has registered and answers.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "openstack.k8s.io",
@@ -31,9 +31,15 @@ pub const KIND: Kind = Kind::own("OVNChassis", "ovnchassis");
 )]
 #[serde(rename_all = "camelCase")]
 pub struct OVNChassisSpec {
-    /// The node.
+    /// Name of the node.
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub hostname: String,
+    /// Name of the chassis in the southbound database; that of the node where none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-zA-Z0-9._-]+$"))]
+    pub system_id: Option<String>,
+    /// The `OVNNetwork` that the node is part of.
+    #[serde(default)]
     pub ovn: Network,
     #[serde(flatten)]
     pub links: ChassisLinks,
@@ -43,7 +49,19 @@ pub struct OVNChassisSpec {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Network {
+    /// Object of the network; the one named `ovn` where none is given.
+    #[serde(default = "network")]
     pub cluster_ref: NameReference,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self { cluster_ref: network() }
+    }
+}
+
+fn network() -> NameReference {
+    NameReference::new("ovn")
 }
 
 pub struct Service;
@@ -56,7 +74,7 @@ impl service::Service for Service {
     const LONGEST_NAME: usize = name::LONGEST;
 
     fn needs(object: &OVNChassis) -> Needs {
-        Needs::default().object("spec.ovn.clusterRef", ovn::KIND, Some(&object.spec.ovn.cluster_ref.name))
+        Needs::default().object("spec.ovn.clusterRef", ovn::KIND, Some(&object.spec.ovn.cluster_ref))
     }
 
     fn plan(context: &Context<'_, OVNChassis>) -> Result<Plan, Invalid> {

@@ -1,8 +1,10 @@
 //! Nova's compute nodes: libvirt and nova-compute on every node of some kind.
 
 use kube::CustomResource;
-use openstack_operator_model::common::{Common, IdentitySettings, Origin, Resources, Scheduling, is_default};
-use openstack_operator_model::image::ImageNames;
+use openstack_operator_model::common::{
+    Common, ContainerSettings, Origin, Reference, Scheduling, is_default,
+};
+use openstack_operator_model::image::{Image, ImageNames};
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::oslo::Document;
@@ -10,18 +12,35 @@ use openstack_operator_model::plan::{
     Check, Container, Host, HostPath, Mount, Plan, Pod, Privilege, Probes, Registry, Roster, Variable,
     Workload,
 };
-use openstack_operator_model::service::{self, Context, Invalid};
-use openstack_operator_model::status::{ComputeServer, Status};
+use openstack_operator_model::service::{Context, Invalid};
+use openstack_operator_model::status::{CellServer, ComputeServer, Stage, Status};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::shared::{self, Account};
-use crate::template::{self, ServiceReference};
+use crate::cloud::{Part, Presence};
+use crate::concern::IdentitySettings;
+use crate::program::Amounts;
+use crate::shared::{self, Account, Identity};
+use crate::takes::{self, Link, Role, Take, Takes};
+use crate::template::ServiceReference;
 use crate::{nova, placement, switch};
 
 pub const KIND: Kind = Kind::own("NovaCompute", "novacomputes");
 
-/// Nodes that run servers.
+const AMOUNTS: Amounts = Amounts { cpu: "20m", memory: "256Mi", memory_limit: "1Gi" };
+const LIBVIRT_AMOUNTS: Amounts = Amounts { cpu: "20m", memory: "256Mi", memory_limit: "2Gi" };
+const FILES: [(&str, &str); 8] = [
+    ("libvirt.sh", include_str!("compute/libvirt.sh")),
+    ("detect.sh", include_str!("compute/detect.sh")),
+    ("prepare.sh", include_str!("compute/prepare.sh")),
+    ("compute.sh", include_str!("compute/compute.sh")),
+    ("compute.py", include_str!("compute/compute.py")),
+    ("libvirtd.conf", include_str!("compute/libvirtd.conf")),
+    ("qemu.conf", include_str!("compute/qemu.conf")),
+    ("virtlogd.conf", include_str!("compute/virtlogd.conf")),
+];
+
+/// Compute nodes: libvirt and nova-compute on every node of a selection.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "openstack.k8s.io",
@@ -31,10 +50,7 @@ pub const KIND: Kind = Kind::own("NovaCompute", "novacomputes");
     namespaced,
     status = "Status",
     shortname = "ncp",
-    category = "openstack",
-    validation = template::identity_rule(),
-    validation = Rule::new("has(self.spec.nova) && has(self.spec.nova.clusterRef)")
-        .message("spec.nova.clusterRef is missing: name a Nova")
+    category = "openstack"
 )]
 pub struct NovaComputeSpec {
     #[serde(flatten)]
@@ -48,29 +64,49 @@ pub struct NovaComputeSpec {
 pub struct NovaComputeTemplate {
     #[serde(default)]
     pub keystone: IdentitySettings,
+    /// Nova object that the nodes belong to.
     #[serde(default)]
     pub nova: ServiceReference,
-    /// Who is told what the nodes have. Nodes are not started before it is Ready.
+    /// Placement object that must be Ready before nova-compute starts.
     #[serde(default)]
     pub placement: ServiceReference,
-    /// Cell that the nodes belong to.
-    #[serde(default = "cell")]
+    /// Cell that the nodes belong to; the one whose `computeRef` names this object, or `cell1`, where none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 10), regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
-    pub cell: String,
-    /// What guests run on. `auto` runs a guest to find out.
+    pub cell: Option<String>,
+    /// What VMs run on. `auto` starts a VM to find out.
     #[serde(default)]
     pub virt_type: VirtType,
-    /// CPU and memory of libvirt, which those of guests are not part of.
+    /// libvirt. The resources of VMs do not count as those of its pod.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub libvirt_resources: Resources,
+    pub libvirt: ContainerSettings,
     #[serde(flatten)]
     pub common: Common,
 }
 
-fn cell() -> String {
-    "cell1".to_owned()
+impl Takes for NovaComputeTemplate {
+    fn takes(&mut self) -> Vec<Take<'_>> {
+        let mut takes = vec![
+            Take::Identity(&mut self.keystone),
+            Take::Service {
+                field: "nova",
+                kind: nova::KIND,
+                link: Link::UsesAndWaitsFor,
+                reference: &mut self.nova.cluster_ref,
+            },
+            Take::Service {
+                field: "placement",
+                kind: placement::KIND,
+                link: Link::WaitsFor,
+                reference: &mut self.placement.cluster_ref,
+            },
+        ];
+        takes.extend(takes::pods(&mut self.common, Role::Compute));
+        takes
+    }
 }
 
+/// What VMs run on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum VirtType {
@@ -92,19 +128,21 @@ impl VirtType {
 
 pub struct Service;
 
-impl service::Service for Service {
+impl Part for Service {
     type Object = NovaCompute;
+    type Template = NovaComputeTemplate;
     const KIND: Kind = KIND;
     const NAME: &'static str = "nova-compute";
+    const FIELD: &'static str = "compute";
+    const STAGE: Stage = Stage::Compute;
+    const PRESENCE: Presence = Presence::ByDefault;
+
+    fn template(object: &NovaCompute) -> &NovaComputeTemplate {
+        &object.spec.template
+    }
 
     fn needs(object: &NovaCompute) -> Needs {
-        let template = &object.spec.template;
-        let needs = Needs::default().after(&template.common.depends_on);
-        shared::identity_needs(needs, &template.keystone)
-            .object("spec.nova.clusterRef", nova::KIND, template.nova.name())
-            .later(nova::KIND, template.nova.name())
-            .later(placement::KIND, template.placement.name())
-            .nodes(scheduling(template).node_selector)
+        Needs::default().nodes(scheduling(&object.spec.template).node_selector)
     }
 
     fn plan(context: &Context<'_, NovaCompute>) -> Result<Plan, Invalid> {
@@ -114,46 +152,55 @@ impl service::Service for Service {
             return Err(Invalid::new("spec.nova.clusterRef", "is missing: name a Nova"));
         };
         let compute = context.inputs.compute(nova::KIND, name, "spec.nova.clusterRef.name")?;
-        let (_, server) = shared::identity(context, &template.keystone)?;
-        let account =
-            Account { server, username: nova::USERNAME.to_owned(), secret: compute.identity_secret.clone() };
-        let Some(cell) = compute.cells.iter().find(|cell| cell.name == template.cell) else {
-            let cells: Vec<&str> = compute.cells.iter().map(|cell| cell.name.as_str()).collect();
-            let reason =
-                format!("Nova {name:?} has no cell {:?}: it has {}", template.cell, cells.join(", "));
-            return Err(Invalid::new("spec.cell", reason));
+        let Identity { server, .. } = shared::identity(context, &template.keystone)?;
+        let account = Account {
+            server,
+            username: compute.identity_username.clone(),
+            method: compute.identity_method,
+            secret: compute.identity_secret.clone(),
         };
-        let files = [
-            ("libvirt.sh", include_str!("compute/libvirt.sh").to_owned()),
-            ("detect.sh", include_str!("compute/detect.sh").to_owned()),
-            ("prepare.sh", include_str!("compute/prepare.sh").to_owned()),
-            ("compute.sh", include_str!("compute/compute.sh").to_owned()),
-            ("compute.py", include_str!("compute/compute.py").to_owned()),
-            ("libvirtd.conf", include_str!("compute/libvirtd.conf").to_owned()),
-            ("qemu.conf", include_str!("compute/qemu.conf").to_owned()),
-            ("virtlogd.conf", include_str!("compute/virtlogd.conf").to_owned()),
-            (nova::CONFIGURATION, configuration(template, &account, compute)),
-        ];
+        let cell = cell(context, name, compute)?;
+        let mut files = FILES.map(|(file, text)| (file.to_owned(), text.to_owned())).to_vec();
+        files.push((nova::CONFIGURATION.to_owned(), configuration(template, &account, compute)));
         let bus = Variable::secret("OS_DEFAULT__TRANSPORT_URL", &cell.messaging_secret, "transport_url");
-        let mut agent =
-            compute_agent(context, [bus].into_iter().chain(account.passwords(&nova::PEERS)).collect());
-        agent.after = [(nova::KIND, template.nova.name()), (placement::KIND, template.placement.name())]
-            .into_iter()
-            .filter_map(|(kind, name)| Some(shared::reference(kind, name?)))
-            .collect();
-        let roster = Roster {
-            provider: shared::reference(nova::KIND, name),
-            registry: Registry::Hypervisors { url: compute.url.clone(), identity: server.clone() },
+        let secrets = [bus].into_iter().chain(account.credentials(&nova::PEERS)).collect();
+        let mut agent = compute_agent(context, secrets, cell.messaging_port);
+        agent.after = takes::waits(template);
+        // Without an administrator nobody can ask which nodes have registered.
+        let roster = account.server.secret.is_some().then(|| Roster {
+            provider: Reference::new(nova::KIND, name),
+            registry: Registry::Hypervisors { url: compute.url.clone(), identity: account.server.clone() },
             nodes: context.inputs.chosen_nodes(),
-        };
+        });
         Ok(Plan {
-            files: files.map(|(file, text)| (file.to_owned(), text)).into(),
+            files: files.into_iter().collect(),
             workloads: shared::with_leaving(vec![libvirt(context), agent], &context.inputs.leaving_nodes()),
-            roster: Some(roster),
+            roster,
             pull_secrets: origin.images.pull_secrets.clone(),
+            additions: template.common.additions.clone(),
             ..Plan::default()
         })
     }
+}
+
+/// The cell that the nodes belong to.
+fn cell<'a>(
+    context: &Context<'a, NovaCompute>,
+    nova: &str,
+    compute: &'a ComputeServer,
+) -> Result<&'a CellServer, Invalid> {
+    let wanted = context.object.spec.template.cell.as_deref();
+    let named = || compute.cells.iter().find(|cell| cell.compute.as_deref() == Some(context.name));
+    let found = match wanted {
+        Some(wanted) => compute.cells.iter().find(|cell| cell.name == wanted),
+        None => named().or(compute.cells.first()),
+    };
+    found.ok_or_else(|| {
+        let cells: Vec<&str> = compute.cells.iter().map(|cell| cell.name.as_str()).collect();
+        let wanted = wanted.unwrap_or_default();
+        let reason = format!("Nova {nova:?} has no cell {wanted:?}: it has {}", cells.join(", "));
+        Invalid::new("spec.cell", reason)
+    })
 }
 
 /// Where the pods of nodes run.
@@ -161,8 +208,9 @@ fn scheduling(template: &NovaComputeTemplate) -> Scheduling {
     shared::on_hypervisors(&template.common.scheduling)
 }
 
-fn configuration(template: &NovaComputeTemplate, account: &Account<'_>, compute: &ComputeServer) -> String {
-    nova::common_options(Document::new(), account, &[])
+fn configuration(template: &NovaComputeTemplate, account: &Account, compute: &ComputeServer) -> String {
+    let document = account.authtoken(Document::new().set("DEFAULT", "use_stderr", true), &[]);
+    nova::common_options(shared::messaging_options(document), account)
         .set("DEFAULT", "compute_driver", "libvirt.LibvirtDriver")
         .set("libvirt", "connection_uri", "qemu:///system")
         .set("os_vif_ovs", "ovsdb_connection", switch::DATABASE)
@@ -187,8 +235,8 @@ fn on_nodes(
 fn libvirt(context: &Context<'_, NovaCompute>) -> Workload {
     let NovaComputeSpec { origin, template } = &context.object.spec;
     let names = ImageNames { kolla: "nova-libvirt", debian: "libvirt" };
-    let image = shared::image(context, names, &template.common, origin);
-    let resources = shared::resources(&template.libvirt_resources, ("20m", "256Mi"), "2Gi");
+    let image = shared::component_image(context, names, &template.libvirt.image, &template.common, origin);
+    let resources = shared::resources(&template.libvirt.resources, LIBVIRT_AMOUNTS);
     let run = || shared::host_directory("run-libvirt", "/run/libvirt");
     let dev = || shared::host("dev", "/dev", HostPath::Existing);
     let detect = Container {
@@ -244,10 +292,11 @@ fn libvirt(context: &Context<'_, NovaCompute>) -> Workload {
     on_nodes(context, "libvirt", Host::NetworkAndProcesses, vec![detect], libvirt)
 }
 
-fn compute_agent(context: &Context<'_, NovaCompute>, secrets: Vec<Variable>) -> Workload {
+fn compute_agent(context: &Context<'_, NovaCompute>, secrets: Vec<Variable>, bus_port: u16) -> Workload {
     let NovaComputeSpec { origin, template } = &context.object.spec;
-    let image = shared::image(context, ImageNames::same("nova-compute"), &template.common, origin);
-    let resources = shared::resources(&template.common.resources, ("20m", "256Mi"), "1Gi");
+    let names = ImageNames::same("nova-compute");
+    let image = shared::component_image(context, names, &Image::default(), &template.common, origin);
+    let resources = shared::resources(&template.common.resources, AMOUNTS);
     let run = || shared::host_directory("run-libvirt", "/run/libvirt");
     let prepare = Container {
         name: "prepare",
@@ -287,7 +336,7 @@ fn compute_agent(context: &Context<'_, NovaCompute>, secrets: Vec<Variable>) -> 
             switch::run_directory(),
             shared::scratch("tmp", "/tmp"),
         ],
-        probes: shared::speaking(shared::BUS_PORT, nova::USER),
+        probes: shared::connected_to(bus_port, nova::USER),
         resources,
         privilege: Privilege::Node,
         ..Container::default()

@@ -1,23 +1,23 @@
 //! Keystone: identity, tokens and the catalog of all other services.
 
-use std::collections::BTreeMap;
-
-use openstack_operator_model::common::{DeletionPolicy, Resources};
+use openstack_operator_model::common::{Component, DeletionPolicy, Reference};
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::keyring;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
 use openstack_operator_model::need::Needs;
-use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{
-    Catalog, CatalogEndpoint, CatalogService, Change, Container, Entry, Interface, KeyRing, Mount, Plan,
-    Port, SecretContent, SecretPlan, Task, TaskStage, Variable, Workload,
+    Catalog, CatalogEndpoint, CatalogService, Change, Entry, Interface, KeyRing, Mount, Plan, Port,
+    SecretContent, SecretPlan, TaskStage, Variable,
 };
-use openstack_operator_model::service::{self, Context, Invalid};
-use openstack_operator_model::status::{IdentityServer, Provides};
+use openstack_operator_model::service::{Context, Invalid};
+use openstack_operator_model::status::{IdentityServer, Provides, Stage};
 
-use crate::shared;
+use crate::cloud::{Part, Presence};
+use crate::control_plane::OpenStackControlPlaneSpec;
+use crate::program::{Amounts, Api, Program, Project, Settings};
 use crate::shared::api::{self, Uwsgi};
+use crate::shared::{self, DatabaseClaim};
 
 pub use spec::*;
 
@@ -25,73 +25,107 @@ mod spec;
 
 pub const KIND: Kind = Kind::own("Keystone", "keystones");
 const API: Port = Port { name: "api", number: 5000 };
-const USER: i64 = 42425;
-const CONFIGURATION: &str = "keystone.conf";
+const PROJECT: Project = Project {
+    name: "keystone",
+    user: 42425,
+    configuration: "keystone.conf",
+    manage: "keystone-manage",
+    image: ImageNames::same("keystone"),
+    scratch: &[],
+    amounts: Amounts { cpu: "50m", memory: "256Mi", memory_limit: "1Gi" },
+};
 /// A person changes its value to have all keys rotated now.
 pub const ROTATE_ANNOTATION: &str = "openstack.k8s.io/rotate-keys";
 
 pub struct Service;
 
-impl service::Service for Service {
+impl Part for Service {
     type Object = Keystone;
+    type Template = KeystoneTemplate;
     const KIND: Kind = KIND;
     const NAME: &'static str = "keystone";
+    const STAGE: Stage = Stage::Identity;
+    const PRESENCE: Presence = Presence::ByDefault;
+
+    fn template(object: &Keystone) -> &KeystoneTemplate {
+        &object.spec.template
+    }
+
+    fn replaced_by(cloud: &OpenStackControlPlaneSpec) -> Option<&'static str> {
+        cloud.identity.as_ref().map(|_| "spec.identity")
+    }
+
+    fn cloud_rules() -> Vec<(String, String)> {
+        vec![shared::either("identity", "authUrl", "keystone", "an existing Keystone")]
+    }
+
+    fn entrance(template: &KeystoneTemplate) -> Option<String> {
+        api::public_url(&template.exposure)
+    }
 
     fn needs(object: &Keystone) -> Needs {
-        let template = &object.spec.template;
-        let mut needs = Needs::default().after(&template.common.depends_on);
-        needs = shared::database_needs(needs, &template.database);
-        needs = shared::cache_needs(needs, &template.cache);
-        if template.notifications.enabled {
-            needs = shared::messaging_needs(needs, &template.messaging);
-        }
-        let admin = template.bootstrap.admin_password_secret_ref.as_ref();
-        needs.secret(
+        let administrator = object.spec.template.bootstrap.admin_password_secret_ref.as_ref();
+        let key = administrator.map(|reference| reference.key.as_str());
+        Needs::default().secret(
             "spec.bootstrap.adminPasswordSecretRef",
-            admin.map(|reference| reference.name.as_str()),
-            &admin.map(|reference| reference.key.as_str()).into_iter().collect::<Vec<_>>(),
+            administrator.map(|reference| reference.name.as_str()),
+            &key.into_iter().collect::<Vec<_>>(),
         )
     }
 
     fn plan(context: &Context<'_, Keystone>) -> Result<Plan, Invalid> {
         let KeystoneSpec { origin, template } = &context.object.spec;
-        shared::check_extra_config(&template.common, &[CONFIGURATION, "uwsgi.ini"])?;
-        let (mut plan, internal, public) = api::plan(context, origin, &template.exposure, API.number)?;
-        let identity = identity(context, &internal, &public);
+        let KeystoneTemplate { common, replicas, exposure, .. } = template;
+        let settings = Settings { origin, common, replicas: *replicas, exposure };
+        let mut keystone = Program::new(context, &PROJECT, settings, &API, &[])?;
+        let administrator = administrator_secret(context);
+        let identity = identity(context, &keystone, &administrator);
         if template.bootstrap.admin_password_secret_ref.is_none() {
-            let password = BTreeMap::from([(identity.secret_key.clone(), Entry::Password { length: 32 })]);
-            let content = SecretContent::Entries(password);
-            plan.secrets.push(SecretPlan { name: identity.secret.clone(), content, retained: false });
+            let password = [(administrator.1.as_str(), Entry::Password { length: 32 })];
+            keystone.plan.secrets.push(SecretPlan::of(&administrator.0, password));
         }
-        let mut environment =
-            vec![shared::database(context, &mut plan, &template.database, "keystone", "database")?];
+        keystone.database(&DatabaseClaim::new(&template.database, "keystone", "database"))?;
         if template.notifications.enabled {
-            environment.push(shared::messaging(context, &mut plan, &template.messaging, "keystone")?);
-            environment.push(shared::process_name("keystone-api"));
+            keystone.messaging(&template.messaging)?;
+            keystone.environment.push(shared::process_name("keystone-api"));
+            // A bus that is down must not keep users from getting a token.
+            keystone.set("oslo_messaging_notifications", "driver", "messagingv2");
+            keystone.set("oslo_messaging_notifications", "retry", 1);
         }
-        plan.secrets.extend(key_rings(context)?);
-        plan.files = files(context, &public)?;
-        plan.tasks = tasks(context, &environment, &identity);
-        plan.workloads = vec![workload(context, environment)];
-        plan.catalog = Some(catalog(context, &identity));
-        plan.provides = Provides { identity: Some(identity), ..Provides::default() };
-        Ok(plan)
+        keystone.plan.secrets.extend(key_rings(context)?);
+        keystone.mounts = keys(context);
+        let cache = shared::cache_servers(context, &template.cache)?;
+        keystone.change(|document| shared::cache_options(document, &template.cache, &cache));
+        configure(&mut keystone);
+        add_tasks(&mut keystone, &identity, &administrator);
+        add_api(&mut keystone);
+        keystone.plan.catalog = Some(catalog(context, &identity));
+        keystone.plan.provides = Provides { identity: Some(identity), ..Provides::default() };
+        Ok(keystone.finish())
     }
 }
 
-fn identity(context: &Context<'_, Keystone>, internal: &str, public: &str) -> IdentityServer {
-    let bootstrap = &context.object.spec.template.bootstrap;
-    let (secret, secret_key) = match &bootstrap.admin_password_secret_ref {
+/// Secret of the administrator, and the key of the password there.
+fn administrator_secret(context: &Context<'_, Keystone>) -> (String, String) {
+    match &context.object.spec.template.bootstrap.admin_password_secret_ref {
         Some(given) => (given.name.clone(), given.key.clone()),
         None => (name::part(context.name, "admin"), "password".to_owned()),
-    };
+    }
+}
+
+fn identity(
+    context: &Context<'_, Keystone>,
+    keystone: &Program<'_, Keystone>,
+    (secret, secret_key): &(String, String),
+) -> IdentityServer {
+    let bootstrap = &context.object.spec.template.bootstrap;
     IdentityServer {
-        internal_url: format!("{internal}/v3"),
-        public_url: format!("{public}/v3"),
-        region: bootstrap.region.clone(),
-        username: bootstrap.admin_user.clone(),
-        secret,
-        secret_key,
+        internal_url: format!("{}/v3", keystone.internal_url),
+        public_url: format!("{}/v3", keystone.public_url),
+        region: bootstrap.region.clone().unwrap_or_else(|| "RegionOne".to_owned()),
+        username: Some(bootstrap.admin_user.clone()),
+        secret: Some(secret.clone()),
+        secret_key: secret_key.clone(),
     }
 }
 
@@ -139,137 +173,95 @@ fn key_rings(context: &Context<'_, Keystone>) -> Result<[SecretPlan; 2], Invalid
 /// A number of seconds of section `token`, which decides how long keys must be kept.
 fn token_option(context: &Context<'_, Keystone>, option: &str, default: i64) -> Result<i64, Invalid> {
     let extra = &context.object.spec.template.common.extra_config;
-    let given =
-        extra.get(CONFIGURATION).and_then(|file| file.get("token")).and_then(|token| token.get(option));
+    let given = extra
+        .get(PROJECT.configuration)
+        .and_then(|file| file.get("token"))
+        .and_then(|token| token.get(option));
     given.map_or(Ok(default), |value| {
         value.parse().map_err(|_| {
-            let path = format!("spec.extraConfig.{CONFIGURATION:?}.token.{option}");
+            let path = format!("spec.extraConfig.{:?}.token.{option}", PROJECT.configuration);
             Invalid::new(path, format!("{value:?} is not a number of seconds"))
         })
     })
 }
 
-fn files(context: &Context<'_, Keystone>, public: &str) -> Result<BTreeMap<String, String>, Invalid> {
-    let template = &context.object.spec.template;
-    let servers = shared::cache_servers(context, &template.cache)?;
-    let mut document = Document::new()
-        .set("DEFAULT", "use_stderr", true)
-        .set("DEFAULT", "public_endpoint", public)
-        .set("token", "provider", "fernet")
-        .set("fernet_tokens", "max_active_keys", template.fernet.max_active_keys)
-        .set("oslo_middleware", "enable_proxy_headers_parsing", true);
-    document = shared::database_options(document, "database");
-    document = shared::cache_options(document, &template.cache, &servers);
-    if template.notifications.enabled {
-        // A bus that is down must not keep users from getting a token.
-        document = shared::messaging_options(document)
-            .set("oslo_messaging_notifications", "driver", "messagingv2")
-            .set("oslo_messaging_notifications", "retry", 1);
+fn configure(keystone: &mut Program<'_, Keystone>) {
+    let template = &keystone.context.object.spec.template;
+    let public_url = keystone.public_url.clone();
+    keystone.set("DEFAULT", "public_endpoint", public_url);
+    keystone.set("token", "provider", "fernet");
+    keystone.set("fernet_tokens", "max_active_keys", template.fernet.max_active_keys);
+    let federation = &template.federation;
+    if !federation.enabled {
+        return;
     }
-    if template.federation.enabled {
-        let federation = &template.federation;
-        document = document
-            .set("auth", "methods", "password,token,application_credential,openid,mapped")
-            .set("openid", "remote_id_attribute", &federation.remote_id_attribute);
-        if !federation.trusted_dashboards.is_empty() {
-            let dashboards = BTreeMap::from([(
-                "federation".to_owned(),
-                BTreeMap::from([("trusted_dashboard".to_owned(), federation.trusted_dashboards.join("\n"))]),
-            )]);
-            document = document.merge(Some(&dashboards));
-        }
-    }
-    let mut files = BTreeMap::new();
-    document = api::policy(document, &mut files, &template.exposure);
-    let document = document.merge(template.common.extra_config.get(CONFIGURATION));
-    files.insert(CONFIGURATION.to_owned(), document.render());
-    files.insert(
-        "uwsgi.ini".to_owned(),
-        api::uwsgi(&Uwsgi::new("keystone.wsgi.api:application", &API), &template.common),
-    );
-    Ok(files)
+    keystone.set("auth", "methods", "password,token,application_credential,openid,mapped");
+    keystone.set("openid", "remote_id_attribute", &federation.remote_id_attribute);
+    keystone.change(|document| {
+        document.set_all("federation", "trusted_dashboard", &federation.trusted_dashboards)
+    });
 }
 
-fn resources(context: &Context<'_, Keystone>) -> Resources {
-    shared::resources(&context.object.spec.template.common.resources, ("50m", "256Mi"), "1Gi")
-}
-
-/// What every container of Keystone has in common.
-fn container(
-    context: &Context<'_, Keystone>,
-    name: &'static str,
-    command: Vec<String>,
-    environment: Vec<Variable>,
-) -> Container {
-    let KeystoneSpec { origin, template } = &context.object.spec;
-    let keys =
-        |secret: String, path: &str| Mount::Secret { secret, path: path.to_owned(), change: Change::Refresh };
-    let mut mounts = vec![
-        shared::file(CONFIGURATION, "/etc/keystone/keystone.conf"),
-        keys(fernet_secret(context), "/etc/keystone/fernet-keys"),
-        keys(credential_secret(context), "/etc/keystone/credential-keys"),
-        shared::scratch("tmp", "/tmp"),
-    ];
-    mounts.extend(api::policy_mount(&template.exposure, "keystone"));
-    Container {
-        name,
-        image: shared::image(context, ImageNames::same("keystone"), &template.common, origin),
-        command,
-        environment,
-        mounts,
-        resources: resources(context),
-        ..Container::default()
-    }
-}
-
-fn tasks(context: &Context<'_, Keystone>, environment: &[Variable], identity: &IdentityServer) -> Vec<Task> {
-    let task = |name: &'static str, stage: TaskStage, words: &[&str]| {
-        let command = [&["keystone-manage"], words].concat().into_iter().map(str::to_owned).collect();
-        let container = container(context, "keystone-manage", command, environment.to_vec());
-        Task { name, stage, user: USER, container, repeat_on: Vec::new() }
+fn add_tasks(
+    keystone: &mut Program<'_, Keystone>,
+    identity: &IdentityServer,
+    (secret, secret_key): &(String, String),
+) {
+    let command = |words: &[&str]| -> Vec<String> {
+        [&["keystone-manage"], words].concat().into_iter().map(str::to_owned).collect()
     };
-    let public = identity.public_url.as_str();
-    let internal = identity.internal_url.as_str();
     // In one word each: a value may begin with a dash.
     let options = [
-        ("username", identity.username.as_str()),
+        ("username", identity.username.as_deref().unwrap_or_default()),
         ("project-name", "admin"),
         ("role-name", "admin"),
         ("service-name", "keystone"),
         ("region-id", &identity.region),
-        ("public-url", public),
-        ("internal-url", internal),
-        ("admin-url", internal),
+        ("public-url", &identity.public_url),
+        ("internal-url", &identity.internal_url),
+        ("admin-url", &identity.internal_url),
     ];
-    let mut bootstrap = task("bootstrap", TaskStage::Bootstrap, &["bootstrap"]);
-    let words = options.map(|(option, value)| format!("--bootstrap-{option}={value}"));
-    bootstrap.container.command.extend(words);
-    let password = Variable::secret("OS_BOOTSTRAP_PASSWORD", &identity.secret, &identity.secret_key);
+    let mut bootstrap = command(&["bootstrap"]);
+    bootstrap.extend(options.map(|(option, value)| format!("--bootstrap-{option}={value}")));
+    keystone.task("db-sync", TaskStage::Install, command(&["db_sync"]));
+    keystone.task("db-expand", TaskStage::Expand, command(&["db_sync", "--expand"]));
+    keystone.task("db-migrate", TaskStage::Migrate, command(&["db_sync", "--migrate"]));
+    let bootstrap = keystone.task("bootstrap", TaskStage::Bootstrap, bootstrap);
+    let password = Variable::secret("OS_BOOTSTRAP_PASSWORD", secret, secret_key);
     bootstrap.container.environment.push(password);
-    // A new password must be told to Keystone, which only this command can do without the old one.
-    bootstrap.repeat_on.push(identity.secret.clone());
-    let rotated = TaskStage::Rotate { ring: credential_secret(context) };
-    vec![
-        task("db-sync", TaskStage::Install, &["db_sync"]),
-        task("db-expand", TaskStage::Expand, &["db_sync", "--expand"]),
-        task("db-migrate", TaskStage::Migrate, &["db_sync", "--migrate"]),
-        bootstrap,
-        task("db-contract", TaskStage::Contract, &["db_sync", "--contract"]),
-        task("credential-migrate", rotated, &["credential_migrate"]),
-    ]
+    // Only this command can change the password without the old one.
+    bootstrap.repeat_on.push(secret.clone());
+    keystone.task("db-contract", TaskStage::Contract, command(&["db_sync", "--contract"]));
+    let rotated = TaskStage::Rotate { ring: credential_secret(keystone.context) };
+    keystone.task("credential-migrate", rotated, command(&["credential_migrate"]));
 }
 
-fn workload(context: &Context<'_, Keystone>, environment: Vec<Variable>) -> Workload {
-    let template = &context.object.spec.template;
-    let mut api = container(context, "api", shared::uwsgi_command("keystone"), environment);
-    api.mounts.push(shared::file("uwsgi.ini", "/etc/keystone/uwsgi.ini"));
-    api::workload(USER, template.replicas, &template.common, api::serving(api, API, "/healthcheck"))
+fn add_api(keystone: &mut Program<'_, Keystone>) {
+    keystone.api(Api {
+        component: "api",
+        image: PROJECT.image,
+        settings: &Component::default(),
+        amounts: PROJECT.amounts,
+        port: API,
+        health: "/healthcheck",
+        uwsgi: Uwsgi::new("keystone.wsgi.api:application"),
+    });
+}
+
+/// The keys, which are replaced while containers run.
+fn keys(context: &Context<'_, Keystone>) -> Vec<Mount> {
+    let keys =
+        |secret: String, path: &str| Mount::Secret { secret, path: path.to_owned(), change: Change::Refresh };
+    vec![
+        keys(fernet_secret(context), "/etc/keystone/fernet-keys"),
+        keys(credential_secret(context), "/etc/keystone/credential-keys"),
+    ]
 }
 
 fn catalog(context: &Context<'_, Keystone>, identity: &IdentityServer) -> Catalog {
     let endpoint = |interface, url: &String| CatalogEndpoint { interface, url: url.clone() };
     Catalog {
-        provider: shared::reference(KIND, context.name),
+        provider: Reference::new(KIND, context.name),
         server: identity.clone(),
         projects: vec!["service".to_owned()],
         roles: ["admin", "manager", "member", "reader", "service"].map(str::to_owned).to_vec(),

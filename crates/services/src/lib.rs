@@ -1,10 +1,16 @@
 //! One file per service, and the list of them.
 
+use std::sync::LazyLock;
+
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::service::{AnyService, Entry};
 
+use cloud::{AnyPart, Deployed};
+
 pub mod chassis;
+pub mod cloud;
 pub mod compute;
+pub mod concern;
 pub mod control_plane;
 pub mod glance;
 pub mod keystone;
@@ -14,26 +20,36 @@ pub mod neutron;
 pub mod nova;
 pub mod ovn;
 pub mod placement;
+mod program;
 pub mod rabbitmq;
 mod shared;
 pub mod switch;
+pub mod takes;
 pub mod template;
 
-/// Every service. A new one is one file and one line here.
-pub static ALL: &[&dyn AnyService] = &[
-    &Entry::<control_plane::Service>::new(),
-    &Entry::<mariadb::Service>::new(),
-    &Entry::<rabbitmq::Service>::new(),
-    &Entry::<memcached::Service>::new(),
-    &Entry::<keystone::Service>::new(),
-    &Entry::<glance::Service>::new(),
-    &Entry::<placement::Service>::new(),
-    &Entry::<ovn::Service>::new(),
-    &Entry::<chassis::Service>::new(),
-    &Entry::<neutron::Service>::new(),
-    &Entry::<nova::Service>::new(),
-    &Entry::<compute::Service>::new(),
+/// Every part that a cloud can have, in the order in which they are started. A new service is one file and one line
+/// here.
+pub static PARTS: &[&dyn AnyPart] = &[
+    &Entry::<Deployed<mariadb::Service>>::new(),
+    &Entry::<Deployed<rabbitmq::Service>>::new(),
+    &Entry::<Deployed<memcached::Service>>::new(),
+    &Entry::<Deployed<ovn::Service>>::new(),
+    &Entry::<Deployed<keystone::Service>>::new(),
+    &Entry::<Deployed<glance::Service>>::new(),
+    &Entry::<Deployed<placement::Service>>::new(),
+    &Entry::<Deployed<neutron::Service>>::new(),
+    &Entry::<Deployed<nova::Service>>::new(),
+    &Entry::<Deployed<compute::Service>>::new(),
 ];
+
+/// Every service: the cloud, its parts, and what parts consist of.
+pub static ALL: LazyLock<Vec<&'static dyn AnyService>> = LazyLock::new(|| {
+    static CLOUD: Entry<control_plane::Service> = Entry::new();
+    static CHASSIS: Entry<chassis::Service> = Entry::new();
+    let (cloud, chassis): (&dyn AnyService, &dyn AnyService) = (&CLOUD, &CHASSIS);
+    let parts = PARTS.iter().map(|part| -> &dyn AnyService { *part });
+    [cloud].into_iter().chain(parts).chain([chassis]).collect()
+});
 
 /// The service whose objects are of this kind.
 pub fn of_kind(kind: &str) -> Option<&'static dyn AnyService> {

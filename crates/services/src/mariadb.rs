@@ -4,22 +4,25 @@ use std::collections::BTreeMap;
 
 use kube::CustomResource;
 use openstack_operator_model::common::{Common, DeletionPolicy, Origin, Resources, Storage};
-use openstack_operator_model::image::ImageNames;
+use openstack_operator_model::image::{Image, ImageNames};
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
-use openstack_operator_model::need::Needs;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{
-    Check, Claim, Container, Controller, Entry, Mount, NetworkService, Plan, Pod, Port, Probes,
-    SecretContent, SecretPlan, Variable, Workload,
+    Check, Claim, Container, Controller, Mount, NetworkService, Plan, Pod, Port, Probes, SecretPlan,
+    Variable, Workload,
 };
 use openstack_operator_model::quantity;
-use openstack_operator_model::service::{self, Context, Direction, Invalid, Member};
-use openstack_operator_model::status::{DatabaseServer, Provides, Status};
+use openstack_operator_model::service::{Context, Direction, Invalid, Member};
+use openstack_operator_model::status::{DatabaseServer, Provides, Stage, Status};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cloud::{Part, Presence};
+use crate::control_plane::OpenStackControlPlaneSpec;
+use crate::program::Amounts;
 use crate::shared;
+use crate::takes::{self, Role, Scale, Take, Takes};
 
 mod galera;
 
@@ -32,6 +35,14 @@ const INCREMENTAL: Port = Port { name: "incremental", number: 4568 };
 const TRANSFER: Port = Port { name: "transfer", number: 4444 };
 const USER: i64 = 42434;
 const DATA: &str = "/var/lib/mysql";
+const AMOUNTS: Amounts = Amounts { cpu: "100m", memory: "512Mi", memory_limit: "1Gi" };
+
+const SCRIPTS: [(&str, &str); 4] = [
+    ("report.sh", include_str!("mariadb/report.sh")),
+    ("prepare.sh", include_str!("mariadb/prepare.sh")),
+    ("start.sh", include_str!("mariadb/start.sh")),
+    ("check.sh", include_str!("mariadb/check.sh")),
+];
 
 /// A MariaDB server, or a Galera group of them.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -43,7 +54,9 @@ const DATA: &str = "/var/lib/mysql";
     namespaced,
     status = "Status",
     shortname = "maria",
-    category = "openstack"
+    category = "openstack",
+    validation = Rule::new("(has(self.spec.replicas) ? self.spec.replicas : 1) >= (has(oldSelf.spec.replicas) ? oldSelf.spec.replicas : 1)")
+        .message("spec.replicas: a MariaDB cluster cannot be made smaller yet")
 )]
 pub struct MariaDBSpec {
     #[serde(flatten)]
@@ -55,13 +68,13 @@ pub struct MariaDBSpec {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MariaDBTemplate {
-    /// How many members; an odd number, so that a majority can be told.
-    #[serde(default = "one")]
+    /// Number of members, which is odd so that there is a majority; 1 where none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 7), extend("x-kubernetes-validations" = [
         { "rule": "self % 2 == 1", "message": "replicas must be odd: 1, 3, 5 or 7" },
-        { "rule": "self >= oldSelf", "message": "a MariaDB group cannot be made smaller yet" },
+        { "rule": "self >= oldSelf", "message": "a MariaDB cluster cannot be made smaller yet" },
     ]))]
-    pub replicas: i32,
+    pub replicas: Option<i32>,
     /// How many clients may be connected at once.
     #[serde(default = "connections")]
     #[schemars(range(min = 64, max = 100_000))]
@@ -72,56 +85,69 @@ pub struct MariaDBTemplate {
     pub common: Common,
 }
 
-fn one() -> i32 {
-    1
-}
-
 fn connections() -> u32 {
     1024
 }
 
+impl MariaDBTemplate {
+    fn replicas(&self) -> i32 {
+        self.replicas.unwrap_or(1)
+    }
+}
+
+impl Takes for MariaDBTemplate {
+    fn takes(&mut self) -> Vec<Take<'_>> {
+        let mut takes = vec![
+            Take::Replicas { scale: Scale::Quorum, replicas: &mut self.replicas },
+            Take::StorageClass(&mut self.storage.storage_class),
+        ];
+        takes.extend(takes::pods(&mut self.common, Role::Control));
+        takes
+    }
+}
+
 pub struct Service;
 
-impl service::Service for Service {
+impl Part for Service {
     type Object = MariaDB;
+    type Template = MariaDBTemplate;
     const KIND: Kind = KIND;
     const NAME: &'static str = "mariadb";
+    const STAGE: Stage = Stage::Infrastructure;
+    const PRESENCE: Presence = Presence::ByDefault;
     const DIRECTS: bool = true;
 
-    fn needs(object: &MariaDB) -> Needs {
-        Needs::default().after(&object.spec.template.common.depends_on)
+    fn template(object: &MariaDB) -> &MariaDBTemplate {
+        &object.spec.template
+    }
+
+    fn replaced_by(cloud: &OpenStackControlPlaneSpec) -> Option<&'static str> {
+        cloud.database.as_ref().map(|_| "spec.database")
+    }
+
+    fn cloud_rules() -> Vec<(String, String)> {
+        vec![
+            shared::either("database", "host", "mariadb", "an existing server"),
+            shared::stays_available("mariadb"),
+        ]
     }
 
     fn plan(context: &Context<'_, MariaDB>) -> Result<Plan, Invalid> {
         let MariaDBSpec { origin, template } = &context.object.spec;
         shared::check_extra_config(&template.common, &["mariadb.cnf"])?;
         let secret = name::part(context.name, "root");
-        let credentials = BTreeMap::from([
-            ("username".to_owned(), Entry::Text("root".to_owned())),
-            ("password".to_owned(), Entry::Password { length: 32 }),
-        ]);
         let members = shared::member_hosts(
             context,
             context.name,
             &name::part(context.name, "members"),
-            template.replicas,
+            template.replicas(),
         );
-        let mode = if template.replicas == 1 { "single" } else { "cluster" };
-        let scripts = [
-            ("report.sh", include_str!("mariadb/report.sh")),
-            ("prepare.sh", include_str!("mariadb/prepare.sh")),
-            ("start.sh", include_str!("mariadb/start.sh")),
-            ("check.sh", include_str!("mariadb/check.sh")),
-        ];
-        let mut files: BTreeMap<_, _> =
-            scripts.into_iter().map(|(file, text)| (file.to_owned(), text.to_owned())).collect();
+        let mode = if template.replicas() == 1 { "single" } else { "cluster" };
+        let mut files: BTreeMap<String, String> =
+            SCRIPTS.map(|(file, text)| (file.to_owned(), text.to_owned())).into();
         files.insert("mariadb.cnf".to_owned(), configuration(context)?);
         Ok(Plan {
-            secrets: vec![SecretPlan {
-                name: secret.clone(),
-                content: SecretContent::Entries(credentials),
-                retained: false,
-            }],
+            secrets: vec![SecretPlan::login(&secret, "root")],
             files,
             live_files: BTreeMap::from([
                 ("members".to_owned(), members.join(" ") + "\n"),
@@ -138,18 +164,19 @@ impl service::Service for Service {
                 ..Provides::default()
             },
             pull_secrets: origin.images.pull_secrets.clone(),
+            additions: template.common.additions.clone(),
             ..Plan::default()
         })
     }
 
     fn direct(object: &MariaDB, members: &[Member], memory: &BTreeMap<String, String>) -> Direction {
         let name = object.metadata.name.as_deref().unwrap_or_default();
-        galera::direct(name, object.spec.template.replicas, members, memory)
+        galera::direct(name, object.spec.template.replicas(), members, memory)
     }
 }
 
 fn resources(context: &Context<'_, MariaDB>) -> Resources {
-    shared::resources(&context.object.spec.template.common.resources, ("100m", "512Mi"), "1Gi")
+    shared::resources(&context.object.spec.template.common.resources, AMOUNTS)
 }
 
 fn configuration(context: &Context<'_, MariaDB>) -> Result<String, Invalid> {
@@ -210,7 +237,7 @@ fn configuration(context: &Context<'_, MariaDB>) -> Result<String, Invalid> {
 fn workload(context: &Context<'_, MariaDB>, secret: &str) -> Workload {
     let MariaDBSpec { origin, template } = &context.object.spec;
     let names = ImageNames { kolla: "mariadb-server", debian: "mariadb" };
-    let image = shared::image(context, names, &template.common, origin);
+    let image = shared::component_image(context, names, &Image::default(), &template.common, origin);
     let data = || Mount::Claim { name: "data", path: DATA.to_owned() };
     let settings = |script: &str| {
         vec![
@@ -271,7 +298,7 @@ fn workload(context: &Context<'_, MariaDB>, secret: &str) -> Workload {
             }],
             volumes_deleted: template.storage.deletion_policy == DeletionPolicy::Delete,
         },
-        replicas: template.replicas,
+        replicas: template.replicas(),
         pod: Pod {
             setup: vec![prepare],
             // A clean end of the server matters more than a quick one.

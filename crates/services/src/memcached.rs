@@ -2,23 +2,27 @@
 
 use kube::CustomResource;
 use openstack_operator_model::common::{Common, Origin};
-use openstack_operator_model::image::ImageNames;
+use openstack_operator_model::image::{Image, ImageNames};
 use openstack_operator_model::kind::Kind;
-use openstack_operator_model::need::Needs;
 use openstack_operator_model::plan::{
     Check, Container, Controller, NetworkService, Plan, Pod, Port, Probes, Workload,
 };
 use openstack_operator_model::quantity;
-use openstack_operator_model::service::{self, Context, Invalid};
-use openstack_operator_model::status::{CacheServers, Provides, Status};
+use openstack_operator_model::service::{Context, Invalid};
+use openstack_operator_model::status::{CacheServers, Provides, Stage, Status};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cloud::{Part, Presence};
+use crate::control_plane::OpenStackControlPlaneSpec;
+use crate::program::Amounts;
 use crate::shared;
+use crate::takes::{self, Role, Scale, Take, Takes};
 
 pub const KIND: Kind = Kind::own("Memcached", "memcacheds");
 const PORT: Port = Port { name: "memcached", number: 11211 };
 const USER: i64 = 42457;
+const AMOUNTS: Amounts = Amounts { cpu: "50m", memory: "64Mi", memory_limit: "256Mi" };
 
 /// A group of Memcached servers.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -42,34 +46,50 @@ pub struct MemcachedSpec {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemcachedTemplate {
-    /// How many servers; each holds a part of the cache.
-    #[serde(default = "one")]
+    /// Number of servers, each of which holds a part of the cache; 1 where none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 9))]
-    pub replicas: i32,
+    pub replicas: Option<i32>,
     #[serde(flatten)]
     pub common: Common,
 }
 
-fn one() -> i32 {
-    1
+impl Takes for MemcachedTemplate {
+    fn takes(&mut self) -> Vec<Take<'_>> {
+        let mut takes = vec![Take::Replicas { scale: Scale::Quorum, replicas: &mut self.replicas }];
+        takes.extend(takes::pods(&mut self.common, Role::Control));
+        takes
+    }
 }
 
 pub struct Service;
 
-impl service::Service for Service {
+impl Part for Service {
     type Object = Memcached;
+    type Template = MemcachedTemplate;
     const KIND: Kind = KIND;
     const NAME: &'static str = "memcached";
+    const STAGE: Stage = Stage::Infrastructure;
+    const PRESENCE: Presence = Presence::ByDefault;
 
-    fn needs(object: &Memcached) -> Needs {
-        Needs::default().after(&object.spec.template.common.depends_on)
+    fn template(object: &Memcached) -> &MemcachedTemplate {
+        &object.spec.template
+    }
+
+    fn replaced_by(cloud: &OpenStackControlPlaneSpec) -> Option<&'static str> {
+        cloud.cache.as_ref().map(|_| "spec.cache")
+    }
+
+    fn cloud_rules() -> Vec<(String, String)> {
+        vec![shared::either("cache", "servers", "memcached", "existing servers")]
     }
 
     fn plan(context: &Context<'_, Memcached>) -> Result<Plan, Invalid> {
         let MemcachedSpec { origin, template } = &context.object.spec;
         shared::check_extra_config(&template.common, &[])?;
         let common = &template.common;
-        let resources = shared::resources(&common.resources, ("50m", "64Mi"), "256Mi");
+        let replicas = template.replicas.unwrap_or(1);
+        let resources = shared::resources(&common.resources, AMOUNTS);
         let limit = resources.limits.memory.as_deref().unwrap_or_default();
         // The rest is for connections and the allocator.
         let megabytes = quantity::bytes(limit, "spec.resources.limits.memory")? / 4 * 3 / (1 << 20);
@@ -79,7 +99,13 @@ impl service::Service for Service {
         let connect = || Check::Connect { port: PORT.number };
         let container = Container {
             name: "memcached",
-            image: shared::image(context, ImageNames::same("memcached"), common, origin),
+            image: shared::component_image(
+                context,
+                ImageNames::same("memcached"),
+                &Image::default(),
+                common,
+                origin,
+            ),
             command,
             ports: vec![PORT],
             probes: Probes {
@@ -94,17 +120,18 @@ impl service::Service for Service {
             component: "server".into(),
             suffix: None,
             controller: Controller::StatefulSet { claims: Vec::new(), volumes_deleted: false },
-            replicas: template.replicas,
+            replicas,
             pod: Pod { grace_seconds: 10, ..Pod::new(USER, &common.scheduling, vec![container]) },
             after: Vec::new(),
             services: vec![NetworkService { suffix: None, ports: vec![PORT], headless: true, pod: None }],
         };
-        let hosts = shared::member_hosts(context, context.name, context.name, template.replicas);
+        let hosts = shared::member_hosts(context, context.name, context.name, replicas);
         let servers = hosts.iter().map(|host| format!("{host}:{}", PORT.number)).collect();
         Ok(Plan {
             workloads: vec![workload],
             provides: Provides { cache: Some(CacheServers { servers }), ..Provides::default() },
             pull_secrets: origin.images.pull_secrets.clone(),
+            additions: common.additions.clone(),
             ..Plan::default()
         })
     }

@@ -1,20 +1,21 @@
 //! Neutron: networks, subnets, routers and ports, made by OVN or by agents of its own.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
+use openstack_operator_model::common::Component;
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::oslo::Document;
-use openstack_operator_model::plan::{
-    Container, Controller, Plan, Pod, Port, Task, TaskStage, Variable, Workload,
-};
-use openstack_operator_model::service::{self, Context, Invalid};
-use openstack_operator_model::status::NetworkServer;
+use openstack_operator_model::plan::{Controller, Plan, Port, TaskStage};
+use openstack_operator_model::service::{Context, Invalid};
+use openstack_operator_model::status::{NetworkServer, Stage};
 
-use crate::shared::api::{self, Uwsgi};
-use crate::shared::{self, Account, Registration};
-use crate::{nova, ovn};
+use crate::cloud::{Cloud, Part, Presence};
+use crate::nova;
+use crate::program::{Amounts, Api, Program, Project, Settings, Worker};
+use crate::shared::api::Uwsgi;
+use crate::shared::{self, DatabaseClaim};
 
 pub use spec::*;
 
@@ -25,131 +26,123 @@ mod spec;
 
 pub const KIND: Kind = Kind::own("Neutron", "neutrons");
 const API: Port = Port { name: "api", number: 9696 };
-const USER: i64 = 42435;
-const CONFIGURATION: &str = "neutron.conf";
+const PROJECT: Project = Project {
+    name: "neutron",
+    user: 42435,
+    configuration: "neutron.conf",
+    manage: "neutron-db-manage",
+    image: ImageNames { kolla: "neutron-server", debian: "neutron" },
+    scratch: &[("work", "/var/lib/neutron")],
+    amounts: Amounts { cpu: "20m", memory: "256Mi", memory_limit: "1Gi" },
+};
+const API_AMOUNTS: Amounts = Amounts { cpu: "50m", memory: "512Mi", memory_limit: "2Gi" };
 const ML2: &str = "ml2_conf.ini";
-/// Services that are spoken to, each with a section of its own.
+/// Services that are called, each with a section of its own.
 const PEERS: [&str; 2] = ["nova", "placement"];
-const FILES: [&str; 3] = [CONFIGURATION, ML2, "uwsgi.ini"];
 
 /// What makes the networks on nodes.
 enum Backend<'a> {
-    Ovn(&'a NetworkServer),
+    Ovn(Cow<'a, NetworkServer>),
     Agents(&'a OvsSettings),
 }
 
 pub struct Service;
 
-impl service::Service for Service {
+impl Part for Service {
     type Object = Neutron;
+    type Template = NeutronTemplate;
     const KIND: Kind = KIND;
     const NAME: &'static str = "neutron";
+    const STAGE: Stage = Stage::CoreServices;
+    const PRESENCE: Presence = Presence::ByDefault;
+
+    fn template(object: &Neutron) -> &NeutronTemplate {
+        &object.spec.template
+    }
+
+    fn cloud_rules() -> Vec<(String, String)> {
+        let rule = |rule: &str, message: &str| (rule.to_owned(), message.to_owned());
+        vec![
+            rule(
+                "!has(self.spec.neutron) || !has(self.spec.neutron.mechanism) || self.spec.neutron.mechanism == self.spec.networkBackend",
+                "spec.neutron.mechanism must be what spec.networkBackend is: leave it out",
+            ),
+            rule(
+                "self.spec.networkBackend == 'ovs' || !has(self.spec.neutron) || !has(self.spec.neutron.ovs)",
+                "spec.neutron.ovs has no effect without networkBackend ovs: configure the switches of OVN in spec.ovn",
+            ),
+        ]
+    }
+
+    fn settle(template: &mut NeutronTemplate, cloud: &Cloud<'_>) {
+        if cloud.spec.network_backend == Mechanism::Ovs {
+            template.mechanism = Some(Mechanism::Ovs);
+        }
+    }
 
     fn needs(object: &Neutron) -> Needs {
         let template = &object.spec.template;
-        let mut needs = Needs::default().after(&template.common.depends_on);
-        needs = shared::database_needs(needs, &template.database);
-        needs = shared::messaging_needs(needs, &template.messaging);
-        needs = shared::cache_needs(needs, &template.cache);
-        needs = shared::identity_needs(needs, &template.keystone);
-        needs = needs.object("spec.nova.clusterRef", nova::KIND, template.nova.name());
         match template.mechanism.unwrap_or_default() {
-            Mechanism::Ovn => needs.object("spec.ovn.clusterRef", ovn::KIND, template.ovn.name()),
+            Mechanism::Ovn => Needs::default(),
             Mechanism::Ovs => {
-                needs.nodes(by_agents::scheduling(&by_agents::settings(template)).node_selector)
+                Needs::default().nodes(by_agents::scheduling(&by_agents::settings(template)).node_selector)
             }
         }
     }
 
     fn plan(context: &Context<'_, Neutron>) -> Result<Plan, Invalid> {
         let NeutronSpec { origin, template } = &context.object.spec;
-        let settings = by_agents::settings(template);
-        let mechanism = template.mechanism.unwrap_or_default();
-        let files_of_nodes = match mechanism {
-            Mechanism::Ovn => by_ovn::FILES.as_slice(),
-            Mechanism::Ovs => by_agents::FILES.as_slice(),
-        };
-        shared::check_extra_config(&template.common, &[&FILES, files_of_nodes].concat())?;
-        let backend = match mechanism {
-            Mechanism::Ovn => {
-                let Some(cluster) = template.ovn.name() else {
-                    return Err(Invalid::new("spec.ovn.clusterRef", "is missing: name an OVNNetwork"));
-                };
-                Backend::Ovn(context.inputs.network(ovn::KIND, cluster, "spec.ovn.clusterRef.name")?)
-            }
-            Mechanism::Ovs => Backend::Agents(&settings),
+        let NeutronTemplate { common, replicas, exposure, .. } = template;
+        let agents = by_agents::settings(template);
+        let (backend, files) = match template.mechanism.unwrap_or_default() {
+            Mechanism::Ovn => (Backend::Ovn(by_ovn::network(context)?), by_ovn::FILES.as_slice()),
+            Mechanism::Ovs => (Backend::Agents(&agents), by_agents::FILES.as_slice()),
         };
         let compute = |nova| context.inputs.compute(nova::KIND, nova, "spec.nova.clusterRef.name");
         let compute = template.nova.name().map(compute).transpose()?;
-        let (mut plan, internal, public) = api::plan(context, origin, &template.exposure, API.number)?;
-        let registration = Registration {
-            service_type: "network",
-            name: "neutron",
-            description: "OpenStack Networking",
-            public,
-            internal: internal.clone(),
-        };
-        let bus = shared::messaging(context, &mut plan, &template.messaging, "neutron")?;
-        let environment = vec![
-            shared::database(context, &mut plan, &template.database, "neutron", "database")?,
-            bus.clone(),
-        ];
-        let account = shared::register(context, &mut plan, &template.keystone, &registration)?;
-        plan.files = files(context, &account, &backend)?;
-        plan.tasks = tasks(context, &environment);
-        let environment: Vec<_> = environment.into_iter().chain(account.passwords(&PEERS)).collect();
-        plan.workloads = vec![
-            api(context, environment.clone()),
-            worker(context, "periodic-workers", database_port(template), environment.clone()),
-        ];
+        let settings = Settings { origin, common, replicas: *replicas, exposure };
+        let mut neutron = Program::new(context, &PROJECT, settings, &API, &[&[ML2], files].concat())?;
+        neutron.database(&DatabaseClaim::new(&template.database, "neutron", "database"))?;
+        let bus = neutron.messaging(&template.messaging)?;
+        neutron.mounts.push(shared::file(ML2, "/etc/neutron/plugins/ml2/ml2_conf.ini"));
+        add_tasks(&mut neutron);
+        let cache = shared::cache_servers(context, &template.cache)?;
+        let registration = neutron.registration("network", "OpenStack Networking", "");
+        let account = neutron.register(&template.keystone, &[registration], &PEERS, &cache)?;
+        configure(&mut neutron, &backend);
+        for peer in PEERS {
+            // Neutron has an option of its own for the interface, whose default is the one for clients outside.
+            neutron.change(|document| account.client(document, peer).set(peer, "endpoint_type", "internal"));
+        }
+        add_api(&mut neutron);
+        let port = template.database.port.unwrap_or(shared::DATABASE_PORT);
+        add_worker(&mut neutron, "periodic-workers", &template.periodic_workers, port);
         match &backend {
-            Backend::Ovn(network) => by_ovn::extend(context, &mut plan, network, compute, environment),
+            Backend::Ovn(network) => by_ovn::extend(&mut neutron, network, compute),
             Backend::Agents(settings) => {
-                plan.workloads.push(worker(context, "rpc-server", shared::BUS_PORT, environment));
-                by_agents::extend(context, &mut plan, settings, compute, &bus);
-                plan.roster = Some(by_agents::roster(context, &internal, &account));
+                add_worker(&mut neutron, "rpc-server", &template.rpc_server, bus.port);
+                by_agents::extend(&mut neutron, settings, compute, &bus);
+                neutron.plan.roster = by_agents::roster(context, &neutron.internal_url, &account);
             }
         }
-        Ok(plan)
+        Ok(neutron.finish())
     }
 }
 
-fn files(
-    context: &Context<'_, Neutron>,
-    account: &Account<'_>,
-    backend: &Backend<'_>,
-) -> Result<BTreeMap<String, String>, Invalid> {
-    let template = &context.object.spec.template;
-    let mut files = BTreeMap::new();
-    let mut document = Document::new()
-        .section_of(
-            "DEFAULT",
-            [("use_stderr", "true"), ("core_plugin", "ml2"), ("state_path", "/var/lib/neutron")],
-        )
-        .set("DEFAULT", "dns_domain", &template.dns_domain)
-        .set("oslo_middleware", "enable_proxy_headers_parsing", true);
-    document = match backend {
+fn configure(neutron: &mut Program<'_, Neutron>, backend: &Backend<'_>) {
+    let template = &neutron.context.object.spec.template;
+    neutron.set("DEFAULT", "core_plugin", "ml2");
+    neutron.set("DEFAULT", "state_path", "/var/lib/neutron");
+    neutron.set("DEFAULT", "dns_domain", &template.dns_domain);
+    neutron.change(|document| match backend {
         Backend::Ovn(_) => by_ovn::server_options(document),
         Backend::Agents(_) => by_agents::server_options(document),
-    };
-    document = shared::messaging_options(shared::database_options(document, "database"));
-    document = account.authtoken(document, &shared::cache_servers(context, &template.cache)?);
-    for peer in PEERS {
-        // Neutron has a word of its own for which way it goes, and would take the one for clients outside.
-        document = account.client(document, peer).set(peer, "endpoint_type", "internal");
-    }
-    document = api::policy(document, &mut files, &template.exposure);
-    let document = document.merge(template.common.extra_config.get(CONFIGURATION));
-    files.insert(CONFIGURATION.to_owned(), document.render());
-    files.insert(ML2.to_owned(), ml2_configuration(context, backend));
-    // A compute node that is slow to answer must not keep everybody else from being served.
-    let settings = Uwsgi { processes: 2, ..Uwsgi::new("neutron.wsgi.api:application", &API) };
-    files.insert("uwsgi.ini".to_owned(), api::uwsgi(&settings, &template.common));
-    Ok(files)
+    });
+    let ml2 = ml2_configuration(template, backend);
+    neutron.plan.files.insert(ML2.to_owned(), ml2);
 }
 
-fn ml2_configuration(context: &Context<'_, Neutron>, backend: &Backend<'_>) -> String {
-    let template = &context.object.spec.template;
+fn ml2_configuration(template: &NeutronTemplate, backend: &Backend<'_>) -> String {
     let ml2 = &template.ml2;
     let networks = match backend {
         Backend::Ovn(network) => network.physical_networks.join(","),
@@ -157,10 +150,16 @@ fn ml2_configuration(context: &Context<'_, Neutron>, backend: &Backend<'_>) -> S
     };
     let vlans =
         if ml2.network_vlan_ranges.is_empty() { networks.clone() } else { ml2.network_vlan_ranges.join(",") };
+    let drivers = match backend {
+        _ if !ml2.mechanism_drivers.is_empty() => ml2.mechanism_drivers.join(","),
+        Backend::Ovn(_) => by_ovn::DRIVERS.to_owned(),
+        Backend::Agents(_) => by_agents::DRIVERS.to_owned(),
+    };
     let document = Document::new()
         .set("ml2", "type_drivers", names(&ml2.type_drivers))
         .set("ml2", "tenant_network_types", names(&ml2.tenant_network_types))
         .set("ml2", "extension_drivers", ml2.extension_drivers.join(","))
+        .set("ml2", "mechanism_drivers", drivers)
         .set("ml2", "overlay_ip_version", 4)
         .set("ml2_type_geneve", "vni_ranges", "1:65536")
         .set("ml2_type_geneve", "max_header_size", 38)
@@ -169,7 +168,7 @@ fn ml2_configuration(context: &Context<'_, Neutron>, backend: &Backend<'_>) -> S
         .set("securitygroup", "enable_security_group", true);
     let document = match backend {
         Backend::Ovn(network) => by_ovn::plugin_options(document, network, template),
-        Backend::Agents(_) => by_agents::plugin_options(document),
+        Backend::Agents(_) => document.set("ml2_type_vxlan", "vni_ranges", "1:65536"),
     };
     document.merge(template.common.extra_config.get(ML2)).render()
 }
@@ -178,34 +177,8 @@ fn names(types: &[NetworkType]) -> String {
     types.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(",")
 }
 
-fn container(
-    context: &Context<'_, Neutron>,
-    name: &'static str,
-    command: Vec<String>,
-    environment: Vec<Variable>,
-) -> Container {
-    let NeutronSpec { origin, template } = &context.object.spec;
-    let names = ImageNames { kolla: "neutron-server", debian: "neutron" };
-    let mut mounts = vec![
-        shared::file(CONFIGURATION, "/etc/neutron/neutron.conf"),
-        shared::file(ML2, "/etc/neutron/plugins/ml2/ml2_conf.ini"),
-        shared::scratch("work", "/var/lib/neutron"),
-        shared::scratch("tmp", "/tmp"),
-    ];
-    mounts.extend(api::policy_mount(&template.exposure, "neutron"));
-    Container {
-        name,
-        image: shared::image(context, names, &template.common, origin),
-        command,
-        environment,
-        mounts,
-        resources: shared::resources(&template.common.resources, ("20m", "256Mi"), "1Gi"),
-        ..Container::default()
-    }
-}
-
-/// A program of Neutron with the files that it is told to read.
-fn program(name: &str, more: &[&str]) -> Vec<String> {
+/// A program of Neutron with the files that it reads.
+fn command(name: &str, more: &[&str]) -> Vec<String> {
     let files = [
         "--config-file",
         "/etc/neutron/neutron.conf",
@@ -215,52 +188,38 @@ fn program(name: &str, more: &[&str]) -> Vec<String> {
     [&[name], files.as_slice(), more].concat().into_iter().map(str::to_owned).collect()
 }
 
-fn tasks(context: &Context<'_, Neutron>, environment: &[Variable]) -> Vec<Task> {
-    let task = |name: &'static str, stage: TaskStage, words: &[&str]| Task {
-        name,
-        stage,
-        user: USER,
-        container: container(
-            context,
-            "neutron-db-manage",
-            program("neutron-db-manage", words),
-            environment.to_vec(),
-        ),
-        repeat_on: Vec::new(),
-    };
-    vec![
-        task("db-sync", TaskStage::Install, &["upgrade", "heads"]),
-        task("db-expand", TaskStage::Expand, &["upgrade", "--expand"]),
-        task("db-contract", TaskStage::Contract, &["upgrade", "--contract"]),
-    ]
+fn add_tasks(neutron: &mut Program<'_, Neutron>) {
+    let manage = |words: &[&str]| command("neutron-db-manage", words);
+    neutron.task("db-sync", TaskStage::Install, manage(&["upgrade", "heads"]));
+    neutron.task("db-expand", TaskStage::Expand, manage(&["upgrade", "--expand"]));
+    neutron.task("db-contract", TaskStage::Contract, manage(&["upgrade", "--contract"]));
 }
 
-fn api(context: &Context<'_, Neutron>, mut environment: Vec<Variable>) -> Workload {
-    let template = &context.object.spec.template;
-    environment.push(shared::process_name("neutron-api"));
-    let mut api = container(context, "api", shared::uwsgi_command("neutron"), environment);
-    api.mounts.push(shared::file("uwsgi.ini", "/etc/neutron/uwsgi.ini"));
-    api.resources = shared::resources(&template.common.resources, ("50m", "512Mi"), "2Gi");
-    let api = api::serving(api, API, "/healthcheck");
-    api::workload(USER, template.api.replicas, &template.common, api)
+fn add_api(neutron: &mut Program<'_, Neutron>) {
+    let workload = neutron.api(Api {
+        component: "api",
+        image: PROJECT.image,
+        settings: &neutron.context.object.spec.template.api,
+        amounts: API_AMOUNTS,
+        port: API,
+        health: "/healthcheck",
+        // A compute node that is slow to answer must not block all other requests.
+        uwsgi: Uwsgi { processes: 2, ..Uwsgi::new("neutron.wsgi.api:application") },
+    });
+    for container in &mut workload.pod.containers {
+        container.environment.push(shared::process_name("neutron-api"));
+    }
 }
 
-/// Whom the workers speak to that do not speak to OVN.
-fn database_port(template: &NeutronTemplate) -> u16 {
-    template.database.port.unwrap_or(shared::DATABASE_PORT)
-}
-
-/// What the API leaves to others, since it only lives while it is asked. It is well while it speaks to whom it must.
-fn worker(
-    context: &Context<'_, Neutron>,
-    component: &'static str,
-    peer: u16,
-    environment: Vec<Variable>,
-) -> Workload {
-    let template = &context.object.spec.template;
-    let command = program(&format!("neutron-{component}"), &[]);
-    let mut worker = container(context, component, command, environment);
-    worker.probes = shared::speaking(peer, USER);
-    let pod = Pod { grace_seconds: 90, ..Pod::new(USER, &template.common.scheduling, vec![worker]) };
-    Workload::part(component, Controller::Deployment, 1, pod)
+/// Adds what the API leaves to others, since it only runs while it answers requests. It is ready while it is connected to
+/// this port.
+fn add_worker(neutron: &mut Program<'_, Neutron>, component: &'static str, settings: &Component, port: u16) {
+    neutron.worker(Worker {
+        component,
+        image: PROJECT.image,
+        settings,
+        command: command(&format!("neutron-{component}"), &[]),
+        controller: Controller::Deployment,
+        probes: shared::connected_to(port, PROJECT.user),
+    });
 }

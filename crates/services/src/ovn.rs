@@ -1,9 +1,10 @@
 //! OVN: virtual networks, as two databases, what translates between them, and a switch on every node.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
-use openstack_operator_model::common::{DeletionPolicy, NameReference, Resources};
+use openstack_operator_model::common::{
+    Component, ContainerSettings, DeletionPolicy, NameReference, Reference,
+};
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
@@ -12,10 +13,14 @@ use openstack_operator_model::plan::{
     Check, Child, Claim, Container, Controller, Mount, NetworkService, Plan, Pod, Port, Probes, Registry,
     Roster, Variable, Workload,
 };
-use openstack_operator_model::service::{self, Context, Direction, Invalid, Member};
-use openstack_operator_model::status::{NetworkServer, Provides};
+use openstack_operator_model::service::{Context, Direction, Invalid, Member};
+use openstack_operator_model::status::{NetworkServer, Provides, Stage};
 
 use crate::chassis::{self, OVNChassisSpec};
+use crate::cloud::{Part, Presence};
+use crate::control_plane::OpenStackControlPlaneSpec;
+use crate::neutron::Mechanism;
+use crate::program::Amounts;
 use crate::shared;
 use crate::switch::{self, Datapath};
 
@@ -27,6 +32,7 @@ mod spec;
 
 pub const KIND: Kind = Kind::own("OVNNetwork", "ovnnetworks");
 const USER: i64 = 42476;
+const AMOUNTS: Amounts = Amounts { cpu: "20m", memory: "64Mi", memory_limit: "512Mi" };
 
 /// One of the two databases.
 struct Database {
@@ -62,19 +68,37 @@ const SOUTHBOUND: Database = Database {
 
 pub struct Service;
 
-impl service::Service for Service {
+impl Part for Service {
     type Object = OVNNetwork;
+    type Template = OVNNetworkTemplate;
     const KIND: Kind = KIND;
     const NAME: &'static str = "ovn";
+    const STAGE: Stage = Stage::Infrastructure;
+    const PRESENCE: Presence = Presence::ByDefault;
     const DIRECTS: bool = true;
+
+    fn template(object: &OVNNetwork) -> &OVNNetworkTemplate {
+        &object.spec.template
+    }
+
+    fn replaced_by(cloud: &OpenStackControlPlaneSpec) -> Option<&'static str> {
+        (cloud.network_backend == Mechanism::Ovs).then_some("spec.networkBackend")
+    }
+
+    fn cloud_rules() -> Vec<(String, String)> {
+        vec![(
+            "self.spec.networkBackend == 'ovn' || !has(self.spec.ovn) || has(self.spec.ovn.enabled) && !self.spec.ovn.enabled".to_owned(),
+            "spec.ovn has no effect with networkBackend ovs: configure the switches in spec.neutron.ovs".to_owned(),
+        )]
+    }
 
     fn needs(object: &OVNNetwork) -> Needs {
         let template = &object.spec.template;
         let name = object.metadata.name.as_deref().unwrap_or_default();
-        let nodes = node::scheduling(template).node_selector;
-        let mut needs = Needs::default().after(&template.common.depends_on).nodes(nodes);
+        let mut needs = Needs::default().nodes(node::scheduling(template).node_selector);
+        needs.peers.push(chassis::KIND);
         for (database, settings) in databases(template) {
-            needs.addresses.extend(pods(name, database, settings.replicas));
+            needs.addresses.extend(pods(name, database, settings.replicas()));
         }
         needs.addresses.extend(connections(template).map(|service| service.name.clone()));
         needs
@@ -83,25 +107,8 @@ impl service::Service for Service {
     fn plan(context: &Context<'_, OVNNetwork>) -> Result<Plan, Invalid> {
         let OVNNetworkSpec { origin, template } = &context.object.spec;
         shared::check_extra_config(&template.common, &[])?;
-        let scripts = [
-            ("report.sh", include_str!("ovn/report.sh")),
-            ("database.sh", include_str!("ovn/database.sh")),
-            ("check.sh", include_str!("ovn/check.sh")),
-            ("northd.sh", include_str!("ovn/northd.sh")),
-            (node::SCRIPT, include_str!("ovn/controller.sh")),
-        ];
-        let mut files = switch::files();
-        files.extend(scripts.map(|(file, text)| (file.to_owned(), text.to_owned())));
-        let plain = node_settings(context, &template.links);
-        let mut live_files = BTreeMap::from([(switch::ALL_NODES.to_owned(), plain)]);
-        let mut children = Vec::new();
-        for (name, labels) in context.inputs.nodes.iter().chain(&context.inputs.leaving) {
-            let special = node::special_links(template, labels);
-            if let Some(links) = &special {
-                live_files.insert(switch::node_file(name), node_settings(context, links));
-            }
-            children.push(chassis(context, name, special.unwrap_or_else(|| template.links.clone()))?);
-        }
+        let mut live_files = BTreeMap::new();
+        let children = node::add_settings(context, &mut live_files)?;
         let network = network(context);
         let roster = |network: &NetworkServer| {
             roster(context.name, &network.southbound, context.inputs.chosen_nodes())
@@ -116,7 +123,7 @@ impl service::Service for Service {
         workloads.push(northd(context));
         workloads.extend(node::workloads(context));
         Ok(Plan {
-            files,
+            files: files(),
             live_files,
             workloads,
             children,
@@ -124,6 +131,7 @@ impl service::Service for Service {
             roster: network.as_ref().map(roster),
             provides: Provides { network, ..Provides::default() },
             pull_secrets: origin.images.pull_secrets.clone(),
+            additions: template.common.additions.clone(),
             ..Plan::default()
         })
     }
@@ -132,28 +140,41 @@ impl service::Service for Service {
         let name = object.metadata.name.as_deref().unwrap_or_default();
         let mut direction = Direction { memory: memory.clone(), ..Direction::default() };
         for (database, settings) in databases(&object.spec.template) {
-            let size = raft::size(database.component, settings.replicas, memory);
+            let size = raft::size(database.component, settings.replicas(), memory);
             let pods = pods(name, database, size);
-            let wanted = usize::try_from(settings.replicas).unwrap_or_default();
+            let wanted = usize::try_from(settings.replicas()).unwrap_or_default();
             raft::direct(database.component, &pods, wanted, members, &mut direction);
         }
         direction
     }
 }
 
+fn files() -> BTreeMap<String, String> {
+    let scripts = [
+        ("report.sh", include_str!("ovn/report.sh")),
+        ("database.sh", include_str!("ovn/database.sh")),
+        ("check.sh", include_str!("ovn/check.sh")),
+        ("northd.sh", include_str!("ovn/northd.sh")),
+        (node::SCRIPT, include_str!("ovn/controller.sh")),
+    ];
+    let mut files = switch::files();
+    files.extend(scripts.map(|(file, text)| (file.to_owned(), text.to_owned())));
+    files
+}
+
 /// Where the switches of nodes register.
 pub(crate) fn roster(network: &str, southbound: &[String], nodes: Vec<String>) -> Roster {
     Roster {
-        provider: shared::reference(KIND, network),
+        provider: Reference::new(KIND, network),
         registry: Registry::Chassis { southbound: southbound.to_vec(), database: SOUTHBOUND.schema },
         nodes,
     }
 }
 
 fn chassis(context: &Context<'_, OVNNetwork>, hostname: &str, links: ChassisLinks) -> Result<Child, Invalid> {
-    let cluster_ref = NameReference { name: context.name.to_owned() };
-    let ovn = chassis::Network { cluster_ref };
-    let spec = serde_json::to_value(OVNChassisSpec { hostname: hostname.to_owned(), ovn, links })
+    let ovn = chassis::Network { cluster_ref: NameReference::new(context.name) };
+    let hostname_text = hostname.to_owned();
+    let spec = serde_json::to_value(OVNChassisSpec { hostname: hostname_text, system_id: None, ovn, links })
         .map_err(|error| Invalid::new("spec", format!("has no JSON form: {error}")))?;
     Ok(Child {
         kind: chassis::KIND,
@@ -175,7 +196,7 @@ fn pods(name: &str, database: &Database, number: i32) -> Vec<String> {
 
 /// How many pods a database has at the moment: more than are wanted while some are leaving.
 fn size(context: &Context<'_, OVNNetwork>, database: &Database, settings: &GroupSettings) -> i32 {
-    raft::size(database.component, settings.replicas, context.memory)
+    raft::size(database.component, settings.replicas(), context.memory)
 }
 
 /// Complete names of the Services of the members that stay, for what looks names up on nodes.
@@ -185,7 +206,7 @@ fn client_hosts(
     settings: &GroupSettings,
 ) -> Vec<String> {
     let domain = format!("{}.svc.{}", context.namespace, context.site.cluster_domain);
-    let pods = pods(context.name, database, settings.replicas);
+    let pods = pods(context.name, database, settings.replicas());
     pods.iter().map(|pod| format!("{pod}.{domain}")).collect()
 }
 
@@ -203,7 +224,7 @@ fn network(context: &Context<'_, OVNNetwork>) -> Option<NetworkServer> {
         if let Some(Connection { service }) = connection {
             return Some(vec![address(&service.name, service.port)?]);
         }
-        let pods = pods(context.name, database, settings.replicas);
+        let pods = pods(context.name, database, settings.replicas());
         pods.iter().map(|name| address(name, database.client.number)).collect::<Option<Vec<_>>>()
     };
     let NeutronIntegration { nb_connection, sb_connection } = &template.neutron_integration;
@@ -233,33 +254,21 @@ fn missing_connections(context: &Context<'_, OVNNetwork>) -> Vec<String> {
     missing.map(remark).collect()
 }
 
-/// What the switch of a node is to be, and what is to set it up.
-fn node_settings(context: &Context<'_, OVNNetwork>, links: &ChassisLinks) -> String {
-    let template = &context.object.spec.template;
-    let mut text = switch::settings(template.ovs.datapath, &links.links);
-    // Writing to a String cannot fail.
-    let _ = writeln!(text, "gateway {}", if links.gateway.enabled { "yes" } else { "no" });
-    for host in client_hosts(context, &SOUTHBOUND, &template.southbound) {
-        let _ = writeln!(text, "southbound {host}:{}", SOUTHBOUND.client.number);
-    }
-    text
-}
-
 fn container(
     context: &Context<'_, OVNNetwork>,
     name: &'static str,
     image: ImageNames,
     script: &str,
-    resources: Resources,
+    settings: &ContainerSettings,
 ) -> Container {
     let OVNNetworkSpec { origin, template } = &context.object.spec;
-    let path = format!("/etc/openstack/{script}");
+    let path = shared::script_path(script);
     Container {
         name,
-        image: shared::image(context, image, &template.common, origin),
+        image: shared::component_image(context, image, &settings.image, &template.common, origin),
         command: shared::script(&path),
         mounts: vec![shared::file(script, &path)],
-        resources,
+        resources: shared::component_resources(settings, &template.common, AMOUNTS),
         ..Container::default()
     }
 }
@@ -269,7 +278,6 @@ fn database_workload(
     database: &Database,
     settings: &GroupSettings,
 ) -> Workload {
-    let resources = shared::resources(&settings.resources, ("20m", "64Mi"), "512Mi");
     let environment = || {
         vec![
             Variable::field("POD_NAME", "metadata.name"),
@@ -282,10 +290,10 @@ fn database_workload(
         ]
     };
     let data = || Mount::Claim { name: "data", path: "/var/lib/ovn".to_owned() };
-    let mut report = container(context, "report", database.image, "report.sh", resources.clone());
+    let mut report = container(context, "report", database.image, "report.sh", &settings.container);
     report.environment = environment();
     report.mounts.extend([data(), shared::scratch("tmp", "/tmp")]);
-    let mut server = container(context, "server", database.image, "database.sh", resources);
+    let mut server = container(context, "server", database.image, "database.sh", &settings.container);
     server.environment = environment();
     server.mounts.extend([
         shared::file("check.sh", "/etc/openstack/check.sh"),
@@ -296,28 +304,13 @@ fn database_workload(
         shared::scratch("tmp", "/tmp"),
     ]);
     server.ports = vec![database.client.clone(), database.group.clone()];
-    let part = || Check::Command(shared::command(["bash", "/etc/openstack/check.sh"]));
+    let check = || Check::Command(shared::command(["bash", "/etc/openstack/check.sh"]));
     server.probes = Probes {
-        // Whoever joins may have to wait for the others.
-        startup: Some(shared::probe(part(), 2, 5, 43200)),
-        readiness: Some(shared::probe(part(), 15, 5, 2)),
+        // A member that joins may have to wait for the others.
+        startup: Some(shared::probe(check(), 2, 5, 43200)),
+        readiness: Some(shared::probe(check(), 15, 5, 2)),
         liveness: Some(shared::probe(Check::Connect { port: database.client.number }, 20, 10, 6)),
     };
-    let mut services = vec![NetworkService {
-        suffix: Some(database.short.into()),
-        ports: vec![database.client.clone(), database.group.clone()],
-        headless: true,
-        pod: None,
-    }];
-    let size = size(context, database, settings);
-    services.extend(pods(context.name, database, size).into_iter().enumerate().map(|(ordinal, pod)| {
-        NetworkService {
-            suffix: Some(format!("{}-{ordinal}", database.short).into()),
-            ports: vec![database.client.clone()],
-            headless: false,
-            pod: Some(pod),
-        }
-    }));
     let scheduling = &context.object.spec.template.common.scheduling;
     Workload {
         component: database.component.into(),
@@ -330,18 +323,40 @@ fn database_workload(
             }],
             volumes_deleted: settings.storage.deletion_policy == DeletionPolicy::Delete,
         },
-        replicas: size,
+        replicas: size(context, database, settings),
         pod: Pod { setup: vec![report], grace_seconds: 300, ..Pod::new(USER, scheduling, vec![server]) },
-        services,
+        services: database_services(context, database, settings),
         after: Vec::new(),
     }
+}
+
+/// One Service for the names of all members, and one with an address for each member.
+fn database_services(
+    context: &Context<'_, OVNNetwork>,
+    database: &Database,
+    settings: &GroupSettings,
+) -> Vec<NetworkService> {
+    let members = NetworkService {
+        suffix: Some(database.short.into()),
+        ports: vec![database.client.clone(), database.group.clone()],
+        headless: true,
+        pod: None,
+    };
+    let pods = pods(context.name, database, size(context, database, settings));
+    let each = pods.into_iter().enumerate().map(|(ordinal, pod)| NetworkService {
+        suffix: Some(format!("{}-{ordinal}", database.short).into()),
+        ports: vec![database.client.clone()],
+        headless: false,
+        pod: Some(pod),
+    });
+    [members].into_iter().chain(each).collect()
 }
 
 fn northd(context: &Context<'_, OVNNetwork>) -> Workload {
     let template = &context.object.spec.template;
     let names = ImageNames { kolla: "ovn-northd", debian: "ovn" };
-    let resources = shared::resources(&template.common.resources, ("20m", "64Mi"), "512Mi");
-    let mut container = container(context, "northd", names, "northd.sh", resources);
+    let Component { replicas, container: settings } = &template.northd;
+    let mut container = container(context, "northd", names, "northd.sh", settings);
     container.environment = vec![
         Variable::text("NORTHBOUND", client_hosts(context, &NORTHBOUND, &template.northbound).join(" ")),
         Variable::text("SOUTHBOUND", client_hosts(context, &SOUTHBOUND, &template.southbound).join(" ")),
@@ -351,7 +366,7 @@ fn northd(context: &Context<'_, OVNNetwork>) -> Workload {
     let connected = format!("[ \"$({})\" = connected ] && [ \"$({})\" = connected ]", ask("nb"), ask("sb"));
     container.probes = connected_probes(&connected);
     let pod = Pod::new(USER, &template.common.scheduling, vec![container]);
-    Workload::part("northd", Controller::Deployment, template.northd.replicas, pod)
+    Workload::part("northd", Controller::Deployment, replicas.unwrap_or(1), pod)
 }
 
 /// Ready while connected. One that is not must not be killed for it: it goes on looking.

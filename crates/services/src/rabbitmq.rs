@@ -5,21 +5,24 @@ use std::fmt::Write;
 
 use kube::CustomResource;
 use openstack_operator_model::common::{Common, DeletionPolicy, Origin, Storage};
-use openstack_operator_model::image::ImageNames;
+use openstack_operator_model::image::{Image, ImageNames};
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
-use openstack_operator_model::need::Needs;
 use openstack_operator_model::plan::{
     Check, Claim, Container, Controller, Entry, Mount, NetworkService, Plan, Pod, Port, Probes,
     SecretContent, SecretPlan, Variable, Workload,
 };
 use openstack_operator_model::quantity;
-use openstack_operator_model::service::{self, Context, Invalid};
-use openstack_operator_model::status::{MessagingServer, Provides, Status};
+use openstack_operator_model::service::{Context, Invalid};
+use openstack_operator_model::status::{MessagingServer, Provides, Stage, Status};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cloud::{Part, Presence};
+use crate::control_plane::OpenStackControlPlaneSpec;
+use crate::program::Amounts;
 use crate::shared;
+use crate::takes::{self, Role, Scale, Take, Takes};
 
 pub const KIND: Kind = Kind::own("RabbitMQ", "rabbitmqs");
 const AMQP: Port = Port { name: "amqp", number: 5672 };
@@ -28,6 +31,7 @@ const METRICS: Port = Port { name: "metrics", number: 15692 };
 const NAMES: Port = Port { name: "epmd", number: 4369 };
 const DISTRIBUTION: Port = Port { name: "distribution", number: 25672 };
 const USER: i64 = 42439;
+const AMOUNTS: Amounts = Amounts { cpu: "100m", memory: "256Mi", memory_limit: "1Gi" };
 const ADMINISTRATOR: &str = "administrator";
 /// How long a member that is to stop waits for its queues to do without it.
 const STOP_SECONDS: i64 = 120;
@@ -44,7 +48,9 @@ const GRACE_SECONDS: i64 = STOP_SECONDS + 60;
     namespaced,
     status = "Status",
     shortname = "rmq",
-    category = "openstack"
+    category = "openstack",
+    validation = Rule::new("(has(self.spec.replicas) ? self.spec.replicas : 1) >= (has(oldSelf.spec.replicas) ? oldSelf.spec.replicas : 1)")
+        .message("spec.replicas: a RabbitMQ cluster cannot be made smaller yet")
 )]
 pub struct RabbitMQSpec {
     #[serde(flatten)]
@@ -56,39 +62,66 @@ pub struct RabbitMQSpec {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RabbitMQTemplate {
-    /// How many members; an odd number, so that a majority can be told.
-    #[serde(default = "one")]
+    /// Number of members, which is odd so that there is a majority; 1 where none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 7), extend("x-kubernetes-validations" = [
         { "rule": "self % 2 == 1", "message": "replicas must be odd: 1, 3, 5 or 7" },
         { "rule": "self >= oldSelf", "message": "a RabbitMQ cluster cannot be made smaller yet" },
     ]))]
-    pub replicas: i32,
+    pub replicas: Option<i32>,
     #[serde(flatten)]
     pub storage: Storage,
     #[serde(flatten)]
     pub common: Common,
 }
 
-fn one() -> i32 {
-    1
+impl RabbitMQTemplate {
+    fn replicas(&self) -> i32 {
+        self.replicas.unwrap_or(1)
+    }
+}
+
+impl Takes for RabbitMQTemplate {
+    fn takes(&mut self) -> Vec<Take<'_>> {
+        let mut takes = vec![
+            Take::Replicas { scale: Scale::Quorum, replicas: &mut self.replicas },
+            Take::StorageClass(&mut self.storage.storage_class),
+        ];
+        takes.extend(takes::pods(&mut self.common, Role::Control));
+        takes
+    }
 }
 
 pub struct Service;
 
-impl service::Service for Service {
+impl Part for Service {
     type Object = RabbitMQ;
+    type Template = RabbitMQTemplate;
     const KIND: Kind = KIND;
     const NAME: &'static str = "rabbitmq";
+    const STAGE: Stage = Stage::Infrastructure;
+    const PRESENCE: Presence = Presence::ByDefault;
 
-    fn needs(object: &RabbitMQ) -> Needs {
-        Needs::default().after(&object.spec.template.common.depends_on)
+    fn template(object: &RabbitMQ) -> &RabbitMQTemplate {
+        &object.spec.template
+    }
+
+    fn replaced_by(cloud: &OpenStackControlPlaneSpec) -> Option<&'static str> {
+        cloud.messaging.as_ref().map(|_| "spec.messaging")
+    }
+
+    fn cloud_rules() -> Vec<(String, String)> {
+        vec![
+            shared::either("messaging", "hosts", "rabbitmq", "existing servers"),
+            shared::stays_available("rabbitmq"),
+        ]
     }
 
     fn plan(context: &Context<'_, RabbitMQ>) -> Result<Plan, Invalid> {
         let RabbitMQSpec { origin, template } = &context.object.spec;
         shared::check_extra_config(&template.common, &["rabbitmq.conf"])?;
         let members_service = name::part(context.name, "members");
-        let members = shared::member_hosts(context, context.name, &members_service, template.replicas);
+        let members = shared::member_hosts(context, context.name, &members_service, template.replicas());
         let secret = name::part(context.name, "administrator");
         let host = shared::service_host(context, context.name);
         Ok(Plan {
@@ -115,6 +148,7 @@ impl service::Service for Service {
                 ..Provides::default()
             },
             pull_secrets: origin.images.pull_secrets.clone(),
+            additions: template.common.additions.clone(),
             ..Plan::default()
         })
     }
@@ -137,7 +171,7 @@ fn member_list(hosts: &[String]) -> String {
 }
 
 fn resources(context: &Context<'_, RabbitMQ>) -> openstack_operator_model::common::Resources {
-    shared::resources(&context.object.spec.template.common.resources, ("100m", "256Mi"), "1Gi")
+    shared::resources(&context.object.spec.template.common.resources, AMOUNTS)
 }
 
 fn storage_size(context: &Context<'_, RabbitMQ>) -> String {
@@ -187,7 +221,13 @@ fn workload(context: &Context<'_, RabbitMQ>, members_service: &str, secret: &str
     let ports = vec![AMQP, MANAGEMENT, METRICS, NAMES, DISTRIBUTION];
     let container = Container {
         name: "rabbitmq",
-        image: shared::image(context, ImageNames::same("rabbitmq"), &template.common, origin),
+        image: shared::component_image(
+            context,
+            ImageNames::same("rabbitmq"),
+            &Image::default(),
+            &template.common,
+            origin,
+        ),
         command: shared::script("/etc/openstack/start.sh"),
         environment: vec![
             Variable::field("POD_NAME", "metadata.name"),
@@ -237,7 +277,7 @@ fn workload(context: &Context<'_, RabbitMQ>, members_service: &str, secret: &str
             }],
             volumes_deleted: template.storage.deletion_policy == DeletionPolicy::Delete,
         },
-        replicas: template.replicas,
+        replicas: template.replicas(),
         pod: Pod {
             grace_seconds: GRACE_SECONDS,
             ..Pod::new(USER, &template.common.scheduling, vec![container])

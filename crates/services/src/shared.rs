@@ -1,14 +1,14 @@
 //! What several services say in the same way.
 
-use openstack_operator_model::common::{Common, Origin, Reference, ResourceAmounts, Resources, Scheduling};
-use openstack_operator_model::image::ImageNames;
-use openstack_operator_model::kind::Kind;
-use openstack_operator_model::need::Needs;
+use openstack_operator_model::common::{
+    Common, ContainerSettings, Origin, ResourceAmounts, Resources, Scheduling,
+};
+use openstack_operator_model::image::{Image, ImageNames};
 use openstack_operator_model::plan::{Check, HostPath, Mount, Probe, Probes, Workload};
 use openstack_operator_model::quantity;
 use openstack_operator_model::service::{Context, Invalid};
 
-use crate::template::ApiTemplate;
+use crate::program::Amounts;
 
 pub(crate) mod api;
 mod claims;
@@ -20,14 +20,28 @@ pub(crate) use identity::*;
 /// Label of nodes that run virtual machines.
 const HYPERVISOR_LABEL: &str = "node-role.kubernetes.io/hypervisor";
 
-/// Reference of the image that a component runs.
-pub(crate) fn image<K>(
+/// Reference of the image that a component runs: its own, that of the object, or that of the family.
+pub(crate) fn component_image<K>(
     context: &Context<'_, K>,
     names: ImageNames,
+    own: &Image,
     common: &Common,
     origin: &Origin,
 ) -> String {
-    context.site.images.reference(names, &origin.images, &common.image, origin.release)
+    let image = Image {
+        repository: own.repository.clone().or_else(|| common.image.repository.clone()),
+        tag: own.tag.clone().or_else(|| common.image.tag.clone()),
+    };
+    context.site.images.reference(names, &origin.images, &image, origin.release)
+}
+
+/// CPU and memory of a component: its own, those of the object, or ours.
+pub(crate) fn component_resources(
+    settings: &ContainerSettings,
+    common: &Common,
+    amounts: Amounts,
+) -> Resources {
+    resources(&settings.resources.or(&common.resources), amounts)
 }
 
 /// Address of a Service inside the cluster.
@@ -50,7 +64,7 @@ pub(crate) fn member_hosts<K>(
 
 /// What the user gives, with our amounts where nothing is given; but never a request that is more than its limit, which
 /// no pod may have.
-pub(crate) fn resources(given: &Resources, requests: (&str, &str), memory_limit: &str) -> Resources {
+pub(crate) fn resources(given: &Resources, amounts: Amounts) -> Resources {
     let request = |request: &Option<String>, limit: &Option<String>, ours: &str| {
         let fitting = limit.as_deref().map_or(ours, |limit| quantity::smaller(ours, limit)).to_owned();
         Some(request.clone().unwrap_or(fitting))
@@ -59,11 +73,11 @@ pub(crate) fn resources(given: &Resources, requests: (&str, &str), memory_limit:
     let fitting = given_requests
         .memory
         .as_deref()
-        .map_or(memory_limit, |request| quantity::larger(memory_limit, request));
+        .map_or(amounts.memory_limit, |request| quantity::larger(amounts.memory_limit, request));
     Resources {
         requests: ResourceAmounts {
-            cpu: request(&given_requests.cpu, &limits.cpu, requests.0),
-            memory: request(&given_requests.memory, &limits.memory, requests.1),
+            cpu: request(&given_requests.cpu, &limits.cpu, amounts.cpu),
+            memory: request(&given_requests.memory, &limits.memory, amounts.memory),
         },
         limits: ResourceAmounts {
             cpu: limits.cpu.clone(),
@@ -97,11 +111,9 @@ pub(crate) fn upgrade_check(service: &str) -> Vec<String> {
     command(["bash", "-c", &format!("{service}-status upgrade check || [ $? = 1 ]")])
 }
 
-/// What services with one HTTP API need of others.
-pub(crate) fn api_needs(template: &ApiTemplate) -> Needs {
-    let needs = Needs::default().after(&template.common.depends_on);
-    let needs = database_needs(needs, &template.database);
-    identity_needs(cache_needs(needs, &template.cache), &template.keystone)
+/// Where containers see a script of the plan.
+pub(crate) fn script_path(file: &str) -> String {
+    format!("/etc/openstack/{file}")
 }
 
 /// A script that is a file of the plan, run so that signals reach it and its children are waited for.
@@ -114,14 +126,14 @@ pub(crate) fn probe(check: Check, period_seconds: i32, timeout_seconds: i32, fai
 }
 
 /// Probes of a program that serves nobody directly: ready while a process of this user is connected to a port of others.
-pub(crate) fn speaking(port: u16, user: i64) -> Probes {
+pub(crate) fn connected_to(port: u16, user: i64) -> Probes {
     connected(&format!(
         "cat /proc/net/tcp* | awk '$4 == \"01\" && $8 == {user} && $3 ~ /:{port:04X}$/ {{ found = 1 }} END {{ exit !found }}'"
     ))
 }
 
 /// The same where others of the same user share the network: only connections of the container's own processes count.
-pub(crate) fn speaking_itself(port: u16) -> Probes {
+pub(crate) fn connected_itself_to(port: u16) -> Probes {
     connected(&format!(
         "find /proc/[0-9]*/fd -lname 'socket:*' -printf '%l\\n' 2>/dev/null | cat - /proc/net/tcp* | awk \
 '/^socket:/ {{ own[substr($1, 9, length($1) - 9)] }} $4 == \"01\" && $10 in own && $3 ~ /:{port:04X}$/ {{ found = 1 }} END {{ exit !found }}'"
@@ -170,6 +182,24 @@ pub(crate) fn file(file: &str, path: &str) -> Mount {
     Mount::File { file: file.to_owned(), path: path.to_owned() }
 }
 
-pub(crate) fn reference(kind: Kind, name: &str) -> Reference {
-    Reference { kind: kind.kind.to_owned(), name: name.to_owned() }
+/// A rule of a cloud that has either something existing or a part of its own.
+pub(crate) fn either(existing: &str, field: &str, part: &str, what: &str) -> (String, String) {
+    (
+        format!(
+            "!has(self.spec.{existing}) || !has(self.spec.{part}) || has(self.spec.{part}.enabled) && !self.spec.{part}.enabled"
+        ),
+        format!("spec.{existing}.{field} names {what} and spec.{part} deploys one: leave out one of the two"),
+    )
+}
+
+/// A rule of a cloud that keeps a part from shrinking when high availability is switched off.
+pub(crate) fn stays_available(part: &str) -> (String, String) {
+    (
+        format!(
+            "self.spec.highAvailability || !oldSelf.spec.highAvailability || has(self.spec.{part}) && has(self.spec.{part}.replicas)"
+        ),
+        format!(
+            "spec.highAvailability cannot be switched off while spec.{part}.replicas is not set: the cluster cannot be made smaller yet"
+        ),
+    )
 }

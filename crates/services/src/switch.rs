@@ -9,6 +9,7 @@ use openstack_operator_model::plan::{
     Check, Container, FileName, Host, HostPath, Mount, Pod, Privilege, Probes, Variable, Workload,
 };
 
+use crate::program::Amounts;
 use crate::shared;
 
 pub use spec::*;
@@ -18,6 +19,7 @@ mod spec;
 /// Its database listens here, on the node's own address only.
 pub(crate) const DATABASE: &str = "tcp:127.0.0.1:6640";
 const USER: i64 = 42476;
+const AMOUNTS: Amounts = Amounts { cpu: "50m", memory: "128Mi", memory_limit: "1Gi" };
 const DATABASE_SCRIPT: &str = "switch-database.sh";
 const SWITCH_SCRIPT: &str = "switch.sh";
 
@@ -52,6 +54,9 @@ pub(crate) fn settings(datapath: Datapath, links: &Links) -> String {
     let interface = links.encapsulation.interface.as_deref().unwrap_or_default();
     // Writing to a String cannot fail.
     let _ = writeln!(text, "encapsulation {} {interface}", links.encapsulation.kind.name());
+    if let Some(address) = &links.encapsulation.ip {
+        let _ = writeln!(text, "address {address}");
+    }
     for mapping in &links.bridge_mappings {
         let interface = mapping.interface.as_deref().unwrap_or_default();
         let _ = writeln!(text, "mapping {} {} {interface}", mapping.physical_network, mapping.bridge);
@@ -96,7 +101,7 @@ fn container(pods: &Pods<'_>, name: &'static str, image: ImageNames, script: &st
         image: (pods.image)(image),
         command: shared::script(&path),
         mounts: vec![shared::file(script, &path), run_directory(), shared::scratch("tmp", "/tmp")],
-        resources: shared::resources(pods.resources, ("50m", "128Mi"), "1Gi"),
+        resources: shared::resources(pods.resources, AMOUNTS),
         ..Container::default()
     }
 }

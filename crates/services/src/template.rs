@@ -1,19 +1,20 @@
-//! Settings that services with one HTTP API share, and rules that their definitions carry.
+//! Settings that several services have alike.
 
-use kube::core::Rule;
-use openstack_operator_model::common::{
-    CacheSettings, Common, DatabaseSettings, Exposure, IdentitySettings, NameReference,
-};
+use openstack_operator_model::common::{Common, Exposure, NameReference};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::concern::{CacheSettings, DatabaseSettings, IdentitySettings};
+use crate::takes::{self, Needed, Role, Scale, Take, Takes};
+
+/// Settings of a service with one API and one database.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApiTemplate {
-    /// How many pods serve the API.
-    #[serde(default = "one")]
+    /// Number of pods that serve the API; 1 where none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 32))]
-    pub replicas: i32,
+    pub replicas: Option<i32>,
     #[serde(flatten)]
     pub exposure: Exposure,
     #[serde(default)]
@@ -26,8 +27,18 @@ pub struct ApiTemplate {
     pub common: Common,
 }
 
-pub(crate) fn one() -> i32 {
-    1
+impl Takes for ApiTemplate {
+    fn takes(&mut self) -> Vec<Take<'_>> {
+        let mut takes = vec![
+            Take::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
+            Take::Exposure(&mut self.exposure),
+            Take::Database { field: "database", needed: Needed::Always, settings: &mut self.database },
+            Take::Cache(&mut self.cache),
+            Take::Identity(&mut self.keystone),
+        ];
+        takes.extend(takes::pods(&mut self.common, Role::Control));
+        takes
+    }
 }
 
 /// Events for other services.
@@ -38,25 +49,11 @@ pub struct Notifications {
     pub enabled: bool,
 }
 
-/// One of several groups of pods that a service has.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Replicas {
-    /// How many pods.
-    #[serde(default = "one")]
-    #[schemars(range(min = 1, max = 32))]
-    pub replicas: i32,
-}
-
-impl Default for Replicas {
-    fn default() -> Self {
-        Self { replicas: 1 }
-    }
-}
-
-/// Another service of the same cloud.
+/// Another service.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceReference {
+    /// Object of the service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_ref: Option<NameReference>,
 }
@@ -65,24 +62,4 @@ impl ServiceReference {
     pub(crate) fn name(&self) -> Option<&str> {
         self.cluster_ref.as_ref().map(|reference| reference.name.as_str())
     }
-}
-
-pub(crate) fn database_rule() -> Rule {
-    Rule::new("has(self.spec.database) && has(self.spec.database.clusterRef) != has(self.spec.database.host)")
-        .message("spec.database needs either a clusterRef or a host")
-}
-
-pub(crate) fn messaging_rule() -> Rule {
-    Rule::new("has(self.spec.messaging) && has(self.spec.messaging.clusterRef)")
-        .message("spec.messaging.clusterRef is missing: name a RabbitMQ")
-}
-
-pub(crate) fn identity_rule() -> Rule {
-    Rule::new("has(self.spec.keystone) && has(self.spec.keystone.clusterRef)")
-        .message("spec.keystone.clusterRef is missing: name a Keystone")
-}
-
-pub(crate) fn exposure_rule() -> Rule {
-    Rule::new("!has(self.spec.gatewayRef) || has(self.spec.publicHostname)")
-        .message("spec.gatewayRef needs spec.publicHostname, the name under which the API is reached")
 }

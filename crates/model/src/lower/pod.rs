@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{Lowering, SECRETS_ANNOTATION, value};
+use super::{Lowering, SECRETS_ANNOTATION, addition, value};
 use crate::common::{ResourceAmounts, Resources, Toleration, TopologySpread};
 use crate::name;
 use crate::plan::{
@@ -47,7 +47,9 @@ pub(super) fn template(lowering: &Lowering<'_>, component: &str, pod: &Pod) -> c
             .map(|revision| BTreeMap::from([(SECRETS_ANNOTATION.to_owned(), revision)])),
         ..ObjectMeta::default()
     };
-    core::PodTemplateSpec { metadata: Some(metadata), spec: Some(spec) }
+    let mut template = core::PodTemplateSpec { metadata: Some(metadata), spec: Some(spec) };
+    addition::apply(&mut template, component, &lowering.plan.additions);
+    template
 }
 
 /// A name is not a label that can be relied on, so it is asked for as what it is.

@@ -11,6 +11,20 @@ pub struct SecretPlan {
     pub retained: bool,
 }
 
+impl SecretPlan {
+    /// A Secret that goes with its object.
+    pub fn of<const N: usize>(name: &str, entries: [(&str, Entry); N]) -> Self {
+        let entries = entries.map(|(key, entry)| (key.to_owned(), entry)).into();
+        Self { name: name.to_owned(), content: SecretContent::Entries(entries), retained: false }
+    }
+
+    /// A Secret with `username` and a generated `password`.
+    pub fn login(name: &str, user: &str) -> Self {
+        let password = Entry::Password { length: 32 };
+        Self::of(name, [("username", Entry::Text(user.to_owned())), ("password", password)])
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum SecretContent {
     Entries(BTreeMap<String, Entry>),

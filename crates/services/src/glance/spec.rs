@@ -7,7 +7,8 @@ use openstack_operator_model::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::template::{self, ApiTemplate};
+use crate::takes::{Take, Takes};
+use crate::template::ApiTemplate;
 
 /// Image service.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -20,10 +21,7 @@ use crate::template::{self, ApiTemplate};
     status = "Status",
     shortname = "glc",
     category = "openstack",
-    printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint"),
-    validation = template::database_rule(),
-    validation = template::identity_rule(),
-    validation = template::exposure_rule()
+    printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint")
 )]
 pub struct GlanceSpec {
     #[serde(flatten)]
@@ -34,36 +32,86 @@ pub struct GlanceSpec {
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "!has(self.replicas) || self.replicas == 1 || has(self.storage) && (has(self.storage.backend) && self.storage.backend != 'pvc' || has(self.storage.pvc) && has(self.storage.pvc.accessMode) && self.storage.pvc.accessMode == 'ReadWriteMany')",
-    "message": "more than one replica needs images that all can reach: storage.pvc.accessMode ReadWriteMany, or another storage.backend",
-}]))]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "!has(self.replicas) || self.replicas == 1 || has(self.storageType) && self.storageType != 'pvc' || has(self.storage) && (has(self.storage.backend) && self.storage.backend != 'pvc' || has(self.storage.pvc) && has(self.storage.pvc.accessMode) && self.storage.pvc.accessMode == 'ReadWriteMany')",
+        "message": "more than one replica needs images that all can reach: storage.pvc.accessMode ReadWriteMany, or another storage.backend",
+    },
+    {
+        "rule": "!has(self.storageType) || !has(self.storage) || !has(self.storage.backend)",
+        "message": "storageType and storage.backend say the same: leave one of them out",
+    },
+]))]
 pub struct GlanceTemplate {
     #[serde(flatten)]
     pub api: ApiTemplate,
+    /// Where images are kept, in short: `ceph`, `pvc` or `swift`, with the defaults of `storage`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage_type: Option<StorageType>,
     /// Where images are kept.
     #[serde(default)]
     pub storage: ImageStorage,
-    /// Copies of images that were asked for, near the API.
+    /// Copies of images in the pods of the API.
     #[serde(default)]
     pub image_cache: ImageCache,
 }
 
+impl GlanceTemplate {
+    pub(super) fn backend(&self) -> StoreBackend {
+        match self.storage_type {
+            Some(StorageType::Ceph) => StoreBackend::Rbd,
+            Some(StorageType::Pvc) => StoreBackend::Pvc,
+            Some(StorageType::Swift) => StoreBackend::Swift,
+            None => self.storage.backend.unwrap_or_default(),
+        }
+    }
+
+    /// Whether only one pod at a time can have the images.
+    pub(super) fn is_exclusive(&self) -> bool {
+        self.backend() == StoreBackend::Pvc && self.storage.pvc.access_mode == AccessMode::ReadWriteOnce
+    }
+}
+
+impl Takes for GlanceTemplate {
+    fn takes(&mut self) -> Vec<Take<'_>> {
+        let exclusive = self.is_exclusive();
+        let mut takes = self.api.takes();
+        // A volume of one node cannot serve a second pod, however available the cloud is to be.
+        takes.retain(|take| !exclusive || !matches!(take, Take::Replicas { .. }));
+        takes.push(Take::StorageClass(&mut self.storage.pvc.storage_class));
+        takes
+    }
+}
+
+/// Where images are kept, in short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum StorageType {
+    Ceph,
+    Pvc,
+    Swift,
+}
+
+/// Where images are kept.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
-    { "rule": "!has(self.backend) || self.backend != 'rbd' || has(self.rbd)", "message": "backend rbd needs rbd.cephSecretRef" },
     { "rule": "!has(self.backend) || self.backend != 's3' || has(self.s3)", "message": "backend s3 needs s3.endpoint, s3.bucket and s3.secretRef" },
 ]))]
 pub struct ImageStorage {
-    #[serde(default)]
-    pub backend: StoreBackend,
+    /// What keeps the images; `pvc` where nothing is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend: Option<StoreBackend>,
+    /// The volume of backend `pvc`.
     #[serde(default)]
     pub pvc: VolumeStore,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rbd: Option<RbdStore>,
+    /// The pool of backend `rbd`.
+    #[serde(default)]
+    pub rbd: RbdStore,
+    /// The container of backend `swift`.
     #[serde(default)]
     pub swift: SwiftStore,
+    /// The bucket of backend `s3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub s3: Option<S3Store>,
 }
@@ -91,13 +139,14 @@ pub enum StoreBackend {
 ]))]
 pub struct VolumeStore {
     /// Size of the volume.
-    #[serde(default = "size")]
+    #[serde(default = "size", deserialize_with = "schema::read")]
     #[schemars(schema_with = "schema::size")]
     pub size: String,
     /// Storage class of the volume; the cluster's default where none is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub storage_class: Option<String>,
+    /// Whether pods of several nodes can have the volume at once.
     #[serde(default)]
     pub access_mode: AccessMode,
     /// What becomes of the images when the object is deleted.
@@ -127,9 +176,11 @@ pub enum AccessMode {
     ReadWriteMany,
 }
 
+/// A pool of a Ceph cluster.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RbdStore {
+    /// Name of the pool.
     #[serde(default = "pool")]
     #[schemars(length(min = 1, max = 128), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
     pub pool: String,
@@ -137,8 +188,16 @@ pub struct RbdStore {
     #[serde(default = "user")]
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
     pub user: String,
-    /// Secret with `ceph.conf` and `ceph.client.<user>.keyring`.
-    pub ceph_secret_ref: NameReference,
+    /// Secret with `ceph.conf` and `ceph.client.<user>.keyring`; the one named after the object, with `-ceph` at its
+    /// end, where none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ceph_secret_ref: Option<NameReference>,
+}
+
+impl Default for RbdStore {
+    fn default() -> Self {
+        Self { pool: pool(), user: user(), ceph_secret_ref: None }
+    }
 }
 
 fn pool() -> String {
@@ -149,8 +208,10 @@ fn user() -> String {
     "glance".to_owned()
 }
 
+/// A container of the cloud's own object store.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SwiftStore {
+    /// Name of the container.
     #[serde(default = "container")]
     #[schemars(length(min = 1, max = 128), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
     pub container: String,
@@ -172,6 +233,7 @@ pub struct S3Store {
     /// Address of the object store, e.g. `https://s3.example.com`.
     #[schemars(length(min = 1, max = 512), regex(pattern = r"^https?://\S+$"))]
     pub endpoint: String,
+    /// Name of the bucket.
     #[schemars(length(min = 3, max = 63), regex(pattern = r"^[a-z0-9.-]+$"))]
     pub bucket: String,
     /// Secret with `accessKey` and `secretKey`.
@@ -181,10 +243,11 @@ pub struct S3Store {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageCache {
+    /// Whether copies are kept.
     #[serde(default)]
     pub enabled: bool,
     /// How much is kept in each pod.
-    #[serde(default = "cache_size")]
+    #[serde(default = "cache_size", deserialize_with = "schema::read")]
     #[schemars(schema_with = "schema::size")]
     pub max_size: String,
 }

@@ -1,15 +1,15 @@
 //! Keystone's settings.
 
 use kube::CustomResource;
-use openstack_operator_model::common::{
-    CacheSettings, Common, DatabaseSettings, Exposure, MessagingSettings, Origin, SecretKeyReference,
-};
+use openstack_operator_model::common::{Common, Exposure, Origin, SecretKeyReference};
 use openstack_operator_model::schema;
 use openstack_operator_model::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::template::{self, Notifications, one};
+use crate::concern::{CacheSettings, DatabaseSettings, MessagingSettings};
+use crate::takes::{self, Needed, Role, Scale, Take, Takes};
+use crate::template::Notifications;
 
 /// Identity service.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -23,11 +23,7 @@ use crate::template::{self, Notifications, one};
     // Not `ks`, which is what Flux calls its Kustomizations.
     shortname = "kst",
     category = "openstack",
-    printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint"),
-    validation = template::database_rule(),
-    validation = template::exposure_rule(),
-    validation = Rule::new("!has(self.spec.notifications) || !self.spec.notifications.enabled || has(self.spec.messaging) && has(self.spec.messaging.clusterRef)")
-        .message("spec.notifications needs spec.messaging.clusterRef, the RabbitMQ that carries them")
+    printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint")
 )]
 pub struct KeystoneSpec {
     #[serde(flatten)]
@@ -39,16 +35,17 @@ pub struct KeystoneSpec {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KeystoneTemplate {
-    /// How many pods serve the API.
-    #[serde(default = "one")]
+    /// Number of pods that serve the API; 1 where none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 32))]
-    pub replicas: i32,
+    pub replicas: Option<i32>,
     #[serde(flatten)]
     pub exposure: Exposure,
     #[serde(default)]
     pub database: DatabaseSettings,
     #[serde(default)]
     pub cache: CacheSettings,
+    /// Message bus that carries notifications.
     #[serde(default)]
     pub messaging: MessagingSettings,
     #[serde(default)]
@@ -67,6 +64,29 @@ pub struct KeystoneTemplate {
     pub common: Common,
 }
 
+impl Takes for KeystoneTemplate {
+    fn takes(&mut self) -> Vec<Take<'_>> {
+        let mut takes = vec![
+            Take::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
+            Take::Exposure(&mut self.exposure),
+            Take::Region { field: "bootstrap.region", region: &mut self.bootstrap.region },
+            Take::Database { field: "database", needed: Needed::Always, settings: &mut self.database },
+            Take::Cache(&mut self.cache),
+        ];
+        if self.notifications.enabled {
+            let needed = Needed::When("has(self.spec.notifications) && self.spec.notifications.enabled");
+            takes.push(Take::Messaging { field: "messaging", needed, settings: &mut self.messaging });
+        }
+        takes.extend(takes::pods(&mut self.common, Role::Control));
+        takes
+    }
+
+    fn declaration() -> Self {
+        Self { notifications: Notifications { enabled: true }, ..Self::default() }
+    }
+}
+
+/// How often keys are rotated, and how many are kept.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyRotation {
@@ -98,6 +118,7 @@ fn three() -> u32 {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Federation {
+    /// Whether users may log in with OpenID Connect.
     #[serde(default)]
     pub enabled: bool,
     /// Addresses of dashboards that may receive tokens.
@@ -124,27 +145,25 @@ fn issuer() -> String {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Bootstrap {
+    /// Name of the administrator.
     #[serde(default = "admin")]
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
     pub admin_user: String,
     /// Secret with the administrator's password. Generated where none is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_password_secret_ref: Option<SecretKeyReference>,
-    #[serde(default = "region")]
+    /// Name of the region; RegionOne where none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
-    pub region: String,
+    pub region: Option<String>,
 }
 
 impl Default for Bootstrap {
     fn default() -> Self {
-        Self { admin_user: admin(), admin_password_secret_ref: None, region: region() }
+        Self { admin_user: admin(), admin_password_secret_ref: None, region: None }
     }
 }
 
 fn admin() -> String {
     "admin".to_owned()
-}
-
-fn region() -> String {
-    "RegionOne".to_owned()
 }

@@ -1,13 +1,13 @@
 //! What the agents of nodes have in common.
 
-use openstack_operator_model::common::Scheduling;
+use openstack_operator_model::common::{ContainerSettings, Scheduling};
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{Container, Host, HostPath, Plan, Pod, Privilege, Variable, Workload};
 use openstack_operator_model::service::Context;
 use openstack_operator_model::status::ComputeServer;
 
-use super::{Neutron, NeutronSpec, USER};
+use super::{Neutron, NeutronSpec, PROJECT};
 use crate::{nova, shared, switch};
 
 /// Settings that every agent reads first.
@@ -62,12 +62,13 @@ pub(super) fn container(
     name: &'static str,
     kolla: &'static str,
     file: &str,
+    settings: &ContainerSettings,
 ) -> Container {
     let NeutronSpec { origin, template } = &context.object.spec;
     let names = ImageNames { kolla, debian: "neutron" };
     Container {
         name,
-        image: shared::image(context, names, &template.common, origin),
+        image: shared::component_image(context, names, &settings.image, &template.common, origin),
         environment: vec![
             Variable::field("NODE_NAME", "spec.nodeName"),
             Variable::text("OS_DEFAULT__HOST", "$(NODE_NAME)"),
@@ -78,7 +79,7 @@ pub(super) fn container(
             shared::scratch("work", "/var/lib/neutron"),
             shared::scratch("tmp", "/tmp"),
         ],
-        resources: shared::resources(&template.common.resources, ("20m", "256Mi"), "1Gi"),
+        resources: shared::component_resources(settings, &template.common, PROJECT.amounts),
         ..Container::default()
     }
 }
@@ -108,5 +109,8 @@ pub(super) fn workload(
         ..Container::default()
     });
     let setup = wait.into_iter().collect();
-    Workload::on_nodes(component, Pod { setup, host: Host::Network, ..Pod::new(USER, scheduling, agents) })
+    Workload::on_nodes(
+        component,
+        Pod { setup, host: Host::Network, ..Pod::new(PROJECT.user, scheduling, agents) },
+    )
 }

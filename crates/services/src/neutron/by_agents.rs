@@ -4,14 +4,15 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use openstack_operator_model::common::Scheduling;
+use openstack_operator_model::common::{ContainerSettings, Reference, Scheduling};
 use openstack_operator_model::oslo::Document;
-use openstack_operator_model::plan::{Container, Plan, Registry, Roster, Variable, Workload};
+use openstack_operator_model::plan::{Container, Plan, Registry, Roster, Workload};
 use openstack_operator_model::service::Context;
 use openstack_operator_model::status::ComputeServer;
 
 use super::{API, KIND, NetworkType, Neutron, NeutronSpec, NeutronTemplate, OvsSettings, agent};
-use crate::shared::{self, Account};
+use crate::program::Program;
+use crate::shared::{self, Account, MessageBus};
 use crate::switch::{self, Datapath, Pods};
 
 const SWITCH: &str = "openvswitch_agent.ini";
@@ -19,6 +20,7 @@ const ROUTER: &str = "l3_agent.ini";
 const LEASE: &str = "dhcp_agent.ini";
 const METADATA: &str = "metadata_agent.ini";
 pub(super) const FILES: [&str; 4] = [SWITCH, ROUTER, LEASE, METADATA];
+pub(super) const DRIVERS: &str = "openvswitch,l2population";
 
 pub(super) fn settings(template: &NeutronTemplate) -> Cow<'_, OvsSettings> {
     template.ovs.as_ref().map_or_else(|| Cow::Owned(OvsSettings::default()), Cow::Borrowed)
@@ -56,39 +58,35 @@ pub(super) fn server_options(document: Document) -> Document {
     )
 }
 
-pub(super) fn plugin_options(document: Document) -> Document {
-    document.set("ml2", "mechanism_drivers", "openvswitch,l2population").set(
-        "ml2_type_vxlan",
-        "vni_ranges",
-        "1:65536",
-    )
-}
-
-/// Where the agents of nodes register.
-pub(super) fn roster(context: &Context<'_, Neutron>, url: &str, account: &Account<'_>) -> Roster {
-    Roster {
-        provider: shared::reference(KIND, context.name),
+/// Where the agents of nodes register. Without an administrator nobody can ask there.
+pub(super) fn roster(context: &Context<'_, Neutron>, url: &str, account: &Account) -> Option<Roster> {
+    account.server.secret.as_ref()?;
+    Some(Roster {
+        provider: Reference::new(KIND, context.name),
         registry: Registry::Network { url: url.to_owned(), identity: account.server.clone() },
         nodes: context.inputs.chosen_nodes(),
-    }
+    })
 }
 
 /// Adds switches and agents.
 pub(super) fn extend(
-    context: &Context<'_, Neutron>,
-    plan: &mut Plan,
+    neutron: &mut Program<'_, Neutron>,
     settings: &OvsSettings,
     compute: Option<&ComputeServer>,
-    bus: &Variable,
+    bus: &MessageBus,
 ) {
+    let context = neutron.context;
     let NeutronSpec { origin, template } = &context.object.spec;
+    let plan = &mut neutron.plan;
     add_files(plan, template, settings, compute);
     plan.live_files = switch_settings(context, settings);
-    let image = |names| shared::image(context, names, &template.common, origin);
+    let image = |names| {
+        shared::component_image(context, names, &settings.switch.container.image, &template.common, origin)
+    };
     let scheduling = scheduling(settings);
-    let pods = Pods { image: &image, scheduling: &scheduling, resources: &settings.switch.resources };
-    let mut workloads = switch::workloads(&pods);
-    workloads.push(switch_agent(context, &scheduling, bus));
+    let resources = &settings.switch.container.resources;
+    let mut workloads = switch::workloads(&Pods { image: &image, scheduling: &scheduling, resources });
+    workloads.push(switch_agent(context, &scheduling, settings, bus));
     let agents = network_agents(context, settings, compute, bus);
     // Labels of their own say where they are, also on nodes that are about to lose their switch.
     if settings.agents.scheduling.node_selector.is_empty() {
@@ -153,37 +151,43 @@ fn add_files(
     plan.files.extend(switch::files());
 }
 
-/// An agent that is told what to do over the message bus.
-fn told(mut agent: Container, bus: &Variable) -> Container {
-    agent.environment.push(bus.clone());
-    agent.probes = shared::speaking_itself(shared::BUS_PORT);
+/// Connects an agent to the message bus, over which it is called.
+fn connect(mut agent: Container, bus: &MessageBus) -> Container {
+    agent.environment.push(bus.variable.clone());
+    agent.probes = shared::connected_itself_to(bus.port);
     agent
 }
 
-/// Who answers agents comes up with the API. Asked before, it would be waited for for a minute each time.
+/// What agents wait for before they start. The RPC server starts with the API; a call before that costs a minute.
 fn peers(context: &Context<'_, Neutron>) -> [String; 1] {
     [format!("tcp:{}:{}", shared::service_host(context, context.name), API.number)]
 }
 
-fn switch_agent(context: &Context<'_, Neutron>, scheduling: &Scheduling, bus: &Variable) -> Workload {
-    let agent = agent::container(context, "openvswitch-agent", "neutron-openvswitch-agent", SWITCH);
+fn switch_agent(
+    context: &Context<'_, Neutron>,
+    scheduling: &Scheduling,
+    settings: &OvsSettings,
+    bus: &MessageBus,
+) -> Workload {
+    let name = "openvswitch-agent";
+    let agent = agent::container(context, name, "neutron-openvswitch-agent", SWITCH, &settings.agent);
     let mut agent = agent::of_node(agent);
     agent.command = shared::script("/etc/openstack/switch-agent.sh");
     agent.mounts.push(shared::file("switch-agent.sh", "/etc/openstack/switch-agent.sh"));
-    agent::workload("openvswitch-agent", scheduling, &peers(context), vec![told(agent, bus)])
+    agent::workload(name, scheduling, &peers(context), vec![connect(agent, bus)])
 }
 
-/// In one pod, since those that route and lease hand questions for metadata to the third by a socket.
+/// In one pod, since the L3 and DHCP agents forward requests for metadata to the third agent by a socket.
 fn network_agents(
     context: &Context<'_, Neutron>,
     settings: &OvsSettings,
     compute: Option<&ComputeServer>,
-    bus: &Variable,
+    bus: &MessageBus,
 ) -> Workload {
+    let container: &ContainerSettings = &settings.agents.container;
     let agent = |name: &'static str, kolla: &'static str, file: &str| {
-        let mut agent = told(agent::container(context, name, kolla, file), bus);
+        let mut agent = connect(agent::container(context, name, kolla, file, container), bus);
         agent.command = agent::command(kolla, file);
-        agent.resources = shared::resources(&settings.agents.resources, ("20m", "256Mi"), "1Gi");
         agent
     };
     let mut agents = vec![

@@ -1,18 +1,51 @@
 //! Networks that OVN makes.
 
+use std::borrow::Cow;
+
 use openstack_operator_model::common::Scheduling;
 use openstack_operator_model::oslo::Document;
-use openstack_operator_model::plan::{Check, Plan, Probes, Variable, Workload};
-use openstack_operator_model::service::Context;
+use openstack_operator_model::plan::{Check, Probes, Workload};
+use openstack_operator_model::service::{Context, Invalid};
 use openstack_operator_model::status::{ComputeServer, NetworkServer};
 
-use super::{Neutron, NeutronTemplate, agent, worker};
-use crate::{shared, switch};
+use super::{Neutron, NeutronTemplate, OvnReference, add_worker, agent};
+use crate::program::Program;
+use crate::{ovn, shared, switch};
 
 const METADATA: &str = "neutron_ovn_metadata_agent.ini";
 pub(super) const FILES: [&str; 1] = [METADATA];
-/// Where the northbound database is spoken to.
+/// Port of the northbound database, where none is given.
 const NORTHBOUND: u16 = 6641;
+pub(super) const DRIVERS: &str = "ovn";
+
+/// The OVN that makes the networks: that of an object, with other addresses where they are given, or one that exists
+/// already, whose nodes are those that run VMs.
+pub(super) fn network<'a>(context: &Context<'a, Neutron>) -> Result<Cow<'a, NetworkServer>, Invalid> {
+    let OvnReference { cluster_ref, nb_connection, sb_connection, .. } = &context.object.spec.template.ovn;
+    let given = match cluster_ref {
+        Some(cluster) => {
+            Some(context.inputs.network(ovn::KIND, &cluster.name, "spec.ovn.clusterRef.name")?)
+        }
+        None => None,
+    };
+    let (Some(northbound), Some(southbound)) = (nb_connection, sb_connection) else {
+        let reason = "is incomplete: name an OVNNetwork in clusterRef, or existing databases in nbConnection and \
+                      sbConnection";
+        return given.map(Cow::Borrowed).ok_or_else(|| Invalid::new("spec.ovn", reason));
+    };
+    let addresses = |text: &String| text.split(',').map(str::to_owned).collect();
+    let mut network = given.cloned().unwrap_or_else(|| NetworkServer {
+        northbound: Vec::new(),
+        southbound: Vec::new(),
+        userspace: false,
+        physical_networks: Vec::new(),
+        node_selector: shared::on_hypervisors(&Scheduling::default()).node_selector,
+        leaving: Vec::new(),
+    });
+    network.northbound = addresses(northbound);
+    network.southbound = addresses(southbound);
+    Ok(Cow::Owned(network))
+}
 
 /// Nobody asks by RPC: nodes learn of networks from the southbound database.
 pub(super) fn server_options(document: Document) -> Document {
@@ -32,7 +65,6 @@ pub(super) fn plugin_options(
     template: &NeutronTemplate,
 ) -> Document {
     document
-        .set("ml2", "mechanism_drivers", "ovn")
         .set("ovn", "ovn_nb_connection", network.northbound.join(","))
         .set("ovn", "ovn_sb_connection", network.southbound.join(","))
         .set("ovn", "ovsdb_connection_timeout", 180)
@@ -43,42 +75,44 @@ pub(super) fn plugin_options(
         .set("ovn", "ovn_emit_need_to_frag", !network.userspace)
 }
 
-/// Adds what OVN needs of Neutron beside its API, and what answers servers on nodes.
+/// Adds what OVN needs of Neutron besides its API, and the agent that answers VMs on nodes.
 pub(super) fn extend(
-    context: &Context<'_, Neutron>,
-    plan: &mut Plan,
+    neutron: &mut Program<'_, Neutron>,
     network: &NetworkServer,
     compute: Option<&ComputeServer>,
-    environment: Vec<Variable>,
 ) {
-    plan.workloads.push(worker(context, "ovn-maintenance-worker", NORTHBOUND, environment));
+    let context = neutron.context;
+    let template = &context.object.spec.template;
+    let port = network.northbound.first().and_then(|address| address.rsplit(':').next()?.parse().ok());
+    let port = port.unwrap_or(NORTHBOUND);
+    add_worker(neutron, "ovn-maintenance-worker", &template.ovn_maintenance_worker, port);
     let Some(compute) = compute else { return };
     let configuration = agent::metadata_options(compute)
         .set("ovs", "ovsdb_connection", switch::DATABASE)
         .set("ovn", "ovn_sb_connection", network.southbound.join(","))
         .set("ovn", "ovsdb_probe_interval", 60000)
-        .merge(context.object.spec.template.common.extra_config.get(METADATA));
-    agent::add_files(plan, &agent::configuration());
-    plan.files.insert(METADATA.to_owned(), configuration.render());
+        .merge(template.common.extra_config.get(METADATA));
+    agent::add_files(&mut neutron.plan, &agent::configuration());
+    neutron.plan.files.insert(METADATA.to_owned(), configuration.render());
     let agents = vec![metadata_agent(context, network, compute)];
-    plan.workloads.extend(shared::with_leaving(agents, &network.leaving));
+    neutron.plan.workloads.extend(shared::with_leaving(agents, &network.leaving));
 }
 
-/// Answers servers who ask for their metadata, on every node that may have servers.
+/// Answers VMs that ask for their metadata, on every node that may have VMs.
 fn metadata_agent(
     context: &Context<'_, Neutron>,
     network: &NetworkServer,
     compute: &ComputeServer,
 ) -> Workload {
-    let agent = agent::container(context, "metadata-agent", "neutron-metadata-agent", METADATA);
+    let template = &context.object.spec.template;
+    let settings = &template.metadata_agent;
+    let agent = agent::container(context, "metadata-agent", "neutron-metadata-agent", METADATA, settings);
     let mut agent = agent::of_node(agent);
     agent.command = agent::command("neutron-ovn-metadata-agent", METADATA);
     agent.environment.push(agent::metadata_secret(compute));
     let socket = Check::Command(shared::command(["test", "-S", "/var/lib/neutron/metadata_proxy"]));
     agent.probes = Probes { readiness: Some(shared::probe(socket, 15, 5, 3)), ..Probes::default() };
-    let scheduling = Scheduling {
-        node_selector: network.node_selector.clone(),
-        ..context.object.spec.template.common.scheduling.clone()
-    };
+    let scheduling =
+        Scheduling { node_selector: network.node_selector.clone(), ..template.common.scheduling.clone() };
     agent::workload("metadata-agent", &scheduling, &network.southbound, vec![agent])
 }

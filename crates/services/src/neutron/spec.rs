@@ -2,17 +2,19 @@
 
 use kube::CustomResource;
 use openstack_operator_model::common::{
-    CacheSettings, Common, DatabaseSettings, Exposure, IdentitySettings, MessagingSettings, Origin,
-    Resources, Scheduling, is_default,
+    ClusterReference, Common, Component, ContainerSettings, Exposure, NameReference, Origin, Scheduling,
 };
 use openstack_operator_model::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::concern::{CacheSettings, DatabaseSettings, IdentitySettings, MessagingSettings};
 use crate::switch::{Links, LinksChange, SwitchSettings};
-use crate::template::{self, Replicas, ServiceReference};
+use crate::takes::{self, Link, Needed, Role, Scale, Take, Takes};
+use crate::template::ServiceReference;
+use crate::{nova, ovn};
 
-/// Whether networks are made by Neutron's own agents.
+/// Whether networks are made by Neutron's own agents, in CEL.
 const IS_OVS: &str = "(has(self.spec.mechanism) && self.spec.mechanism == 'ovs')";
 
 /// Networking service.
@@ -27,20 +29,18 @@ const IS_OVS: &str = "(has(self.spec.mechanism) && self.spec.mechanism == 'ovs')
     shortname = "neu",
     category = "openstack",
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint"),
-    validation = template::database_rule(),
-    validation = template::messaging_rule(),
-    validation = template::identity_rule(),
-    validation = template::exposure_rule(),
-    validation = Rule::new(format!("{IS_OVS} || (has(self.spec.ovn) && has(self.spec.ovn.clusterRef))"))
-        .message("spec.ovn.clusterRef is missing: name an OVNNetwork"),
-    validation = Rule::new(format!("!{IS_OVS} || !has(self.spec.ovn) || !has(self.spec.ovn.clusterRef)"))
-        .message("spec.ovn.clusterRef has no use with mechanism ovs: leave it out"),
+    validation = Rule::new(format!("!{IS_OVS} || !has(self.spec.ovn) || !has(self.spec.ovn.clusterRef) && !has(self.spec.ovn.nbConnection)"))
+        .message("spec.ovn has no effect with mechanism ovs: leave it out"),
     validation = Rule::new(format!("{IS_OVS} || !has(self.spec.ovs)"))
-        .message("spec.ovs has no use without mechanism ovs: leave it out"),
+        .message("spec.ovs has no effect without mechanism ovs: leave it out"),
     validation = Rule::new(format!("{IS_OVS} || !has(self.spec.ml2) || !has(self.spec.ml2.typeDrivers) || !('vxlan' in self.spec.ml2.typeDrivers)"))
         .message("spec.ml2.typeDrivers: vxlan needs mechanism ovs; OVN has geneve"),
+    validation = Rule::new(format!("!has(self.spec.ml2) || !has(self.spec.ml2.mechanismDrivers) || ({IS_OVS} ? 'openvswitch' : 'ovn') in self.spec.ml2.mechanismDrivers"))
+        .message("spec.ml2.mechanismDrivers lacks the driver of the mechanism: ovn, or openvswitch with mechanism ovs"),
+    validation = Rule::new(format!("!has(self.spec.ovn) || !has(self.spec.ovn.enabled) || self.spec.ovn.enabled != {IS_OVS}"))
+        .message("spec.ovn.enabled contradicts spec.mechanism: leave it out"),
     validation = Rule::new("(has(self.spec.mechanism) ? self.spec.mechanism : 'ovn') == (has(oldSelf.spec.mechanism) ? oldSelf.spec.mechanism : 'ovn')")
-        .message("spec.mechanism cannot be changed: ports would have to be made anew")
+        .message("spec.mechanism cannot be changed: the ports of VMs would have to be created anew")
 )]
 pub struct NeutronSpec {
     #[serde(flatten)]
@@ -52,8 +52,25 @@ pub struct NeutronSpec {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NeutronTemplate {
+    /// Number of pods of every component that has none of its own; 1 where none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 32))]
+    pub replicas: Option<i32>,
+    /// The API.
     #[serde(default)]
-    pub api: Replicas,
+    pub api: Component,
+    /// Workers that clean up and check periodically.
+    #[serde(default)]
+    pub periodic_workers: Component,
+    /// Worker that repairs what differs in OVN, with mechanism `ovn`.
+    #[serde(default)]
+    pub ovn_maintenance_worker: Component,
+    /// Server that agents call, with mechanism `ovs`.
+    #[serde(default)]
+    pub rpc_server: Component,
+    /// Agent on nodes that answers VMs which ask for their metadata, with mechanism `ovn`.
+    #[serde(default)]
+    pub metadata_agent: ContainerSettings,
     #[serde(flatten)]
     pub exposure: Exposure,
     #[serde(default)]
@@ -64,23 +81,23 @@ pub struct NeutronTemplate {
     pub cache: CacheSettings,
     #[serde(default)]
     pub keystone: IdentitySettings,
-    /// What makes the networks on nodes: OVN, which is what is meant where nothing is said, or Neutron's own agents. It
-    /// cannot be changed later.
+    /// What makes virtual networks on nodes: OVN, the default, or Neutron's own agents. It cannot be changed later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mechanism: Option<Mechanism>,
-    /// `OVNNetwork` object that makes the networks, with mechanism `ovn`.
+    /// OVN, with mechanism `ovn`.
     #[serde(default)]
-    pub ovn: ServiceReference,
-    /// Switches and agents of nodes, with mechanism `ovs`.
+    pub ovn: OvnReference,
+    /// Open vSwitch and agents on nodes, with mechanism `ovs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ovs: Option<OvsSettings>,
-    /// Nova object, who is told of changes, and asked for what servers want to know of themselves. Without one servers get
-    /// no metadata over the network.
+    /// Nova object that is notified of changes of ports and serves metadata. Without one VMs get no metadata over the
+    /// network.
     #[serde(default)]
     pub nova: ServiceReference,
+    /// The ML2 plugin.
     #[serde(default)]
     pub ml2: Ml2,
-    /// Domain of the names that servers get.
+    /// Domain of the names of VMs.
     #[serde(default = "domain")]
     #[schemars(length(min = 1, max = 200), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?\.$"))]
     pub dns_domain: String,
@@ -92,6 +109,75 @@ fn domain() -> String {
     "openstack.internal.".to_owned()
 }
 
+/// Whether an object names no OVN by its connections, in CEL.
+const NEEDS_OVN: &str = "(!has(self.spec.mechanism) || self.spec.mechanism != 'ovs') && (!has(self.spec.ovn) || !has(self.spec.ovn.nbConnection))";
+
+impl Takes for NeutronTemplate {
+    fn takes(&mut self) -> Vec<Take<'_>> {
+        let needed = Needed::Always;
+        let mut takes = vec![
+            Take::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
+            Take::Exposure(&mut self.exposure),
+            Take::Database { field: "database", needed, settings: &mut self.database },
+            Take::Messaging { field: "messaging", needed, settings: &mut self.messaging },
+            Take::Cache(&mut self.cache),
+            Take::Identity(&mut self.keystone),
+            Take::Service {
+                field: "nova",
+                kind: nova::KIND,
+                link: Link::UsesIfEnabled,
+                reference: &mut self.nova.cluster_ref,
+            },
+            Take::Service {
+                field: "ovn",
+                kind: ovn::KIND,
+                link: Link::Uses(Needed::When(NEEDS_OVN)),
+                reference: &mut self.ovn.cluster_ref,
+            },
+        ];
+        takes.extend(takes::pods(&mut self.common, Role::Control));
+        if let Some(ovs) = &mut self.ovs {
+            let OvsSettings { scheduling, agents, .. } = ovs;
+            takes.push(Take::Scheduling { field: "ovs", role: Role::Network, scheduling });
+            let (field, scheduling) = ("ovs.agents", &mut agents.scheduling);
+            takes.push(Take::Scheduling { field, role: Role::Network, scheduling });
+        }
+        takes
+    }
+
+    fn declaration() -> Self {
+        Self { ovs: Some(OvsSettings::default()), ..Self::default() }
+    }
+}
+
+/// OVN: an object of the operator, or databases that exist already.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "has(self.nbConnection) == has(self.sbConnection)", "message": "nbConnection and sbConnection need each other" },
+]))]
+pub struct OvnReference {
+    /// Whether OVN makes the networks. It says the same as `mechanism`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// `OVNNetwork` object: its databases, its nodes and its provider networks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<ClusterReference>")]
+    pub cluster_ref: Option<NameReference>,
+    /// Northbound database, in place of that of the object, e.g. `tcp:ovn-nb.ovn-system:6641`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512), regex(pattern = CONNECTION))]
+    pub nb_connection: Option<String>,
+    /// Southbound database, in place of that of the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512), regex(pattern = CONNECTION))]
+    pub sb_connection: Option<String>,
+}
+
+/// One or more addresses of a database of OVN.
+const CONNECTION: &str = r"^tcp:[a-zA-Z0-9.-]+:[0-9]{1,5}(,tcp:[a-zA-Z0-9.-]+:[0-9]{1,5})*$";
+
+/// What makes virtual networks on nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mechanism {
@@ -111,12 +197,16 @@ pub struct OvsSettings {
     pub scheduling: Scheduling,
     #[serde(flatten)]
     pub switch: SwitchSettings,
+    /// The agent beside each switch.
+    #[serde(default)]
+    pub agent: ContainerSettings,
     #[serde(flatten)]
     pub links: Links,
     /// Settings of some nodes instead of those of all. Of several that fit a node the first counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub overrides: Vec<LinksChange>,
+    /// The L3, DHCP and metadata agents.
     #[serde(default)]
     pub agents: AgentSettings,
 }
@@ -127,21 +217,30 @@ pub struct AgentSettings {
     /// Nodes that run them, which must be among those with a switch; all of those where nothing is given.
     #[serde(flatten)]
     pub scheduling: Scheduling,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub resources: Resources,
+    #[serde(flatten)]
+    pub container: ContainerSettings,
 }
 
 /// The plugin that networks are made by.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ml2 {
+    /// Kinds of networks that there can be.
     #[serde(default = "type_drivers")]
     #[schemars(length(min = 1, max = 8))]
     pub type_drivers: Vec<NetworkType>,
-    /// What networks of projects are, first choice first.
+    /// Drivers that make networks, e.g. with one of a vendor; the one of the mechanism where nothing is given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(min = 1, max = 8),
+        inner(length(min = 1, max = 64), regex(pattern = r"^[a-z0-9_-]+$"))
+    )]
+    pub mechanism_drivers: Vec<String>,
+    /// Kinds of networks that projects create, first choice first.
     #[serde(default = "tenant_network_types")]
     #[schemars(length(min = 1, max = 8))]
     pub tenant_network_types: Vec<NetworkType>,
+    /// Drivers of extensions.
     #[serde(default = "extension_drivers")]
     #[schemars(length(max = 16), inner(length(min = 1, max = 64), regex(pattern = r"^[a-z0-9_]+$")))]
     pub extension_drivers: Vec<String>,
@@ -160,6 +259,7 @@ impl Default for Ml2 {
             type_drivers: type_drivers(),
             tenant_network_types: tenant_network_types(),
             extension_drivers: extension_drivers(),
+            mechanism_drivers: Vec::new(),
             network_vlan_ranges: Vec::new(),
         }
     }

@@ -1,23 +1,24 @@
 //! Nova's cells: the patterns that lead to the first two, and the databases and buses of others.
 
-use openstack_operator_model::plan::{Plan, Variable, VariableValue, Workload};
+use openstack_operator_model::plan::{Plan, Variable, VariableValue};
 use openstack_operator_model::service::{Context, Invalid};
 use openstack_operator_model::status::CellServer;
 
 use super::{Cell, Nova};
-use crate::shared;
+use crate::program::Program;
+use crate::shared::{self, DatabaseClaim, MessageBus, MessagingClaim};
 
 /// A cell besides those that every cloud has.
 pub(super) struct Extra {
     cell: Cell,
     database: Variable,
-    bus: Variable,
+    bus: MessageBus,
 }
 
 impl Extra {
     /// Secrets that its place in the list of cells is made of.
     pub(super) fn secrets(&self) -> Vec<String> {
-        [&self.database, &self.bus].into_iter().filter_map(secret).collect()
+        [&self.database, &self.bus.variable].into_iter().filter_map(secret).collect()
     }
 }
 
@@ -30,23 +31,42 @@ fn secret(variable: &Variable) -> Option<String> {
 
 /// Adds the databases and buses of further cells to the plan.
 pub(super) fn cells(context: &Context<'_, Nova>, plan: &mut Plan) -> Result<Vec<Extra>, Invalid> {
-    let cells = context.object.spec.template.cells.iter();
+    let cells = context.object.spec.template.cells.iter().filter(|cell| cell.is_own());
     cells
         .map(|cell| {
             let word = cell.name.replace('-', "_");
             let database = cell.database.database.clone().unwrap_or_else(|| format!("nova_{word}"));
-            let part = format!("database-{}", cell.name);
-            let place = (part.as_str(), "database");
-            let database = shared::one_database(context, plan, &cell.database, &database, place)?;
-            let part = format!("messaging-{}", cell.name);
-            let bus = shared::one_bus(context, plan, &cell.messaging, &format!("nova_{word}"), &part)?;
+            let claim = DatabaseClaim {
+                settings: &cell.database,
+                database: &database,
+                suffix: &format!("database-{}", cell.name),
+                section: "database",
+            };
+            let database = shared::database(context, plan, &claim)?;
+            let claim = MessagingClaim {
+                settings: &cell.messaging,
+                virtual_host: &format!("nova_{word}"),
+                suffix: &format!("messaging-{}", cell.name),
+            };
+            let bus = shared::messaging(context, plan, &claim)?;
             Ok(Extra { cell: cell.clone(), database, bus })
         })
         .collect()
 }
 
-pub(super) fn server(extra: &Extra) -> CellServer {
-    CellServer { name: extra.cell.name.clone(), messaging_secret: secret(&extra.bus).unwrap_or_default() }
+/// All cells with compute nodes, as others see them.
+pub(super) fn servers(context: &Context<'_, Nova>, first: &MessageBus, cells: &[Extra]) -> Vec<CellServer> {
+    let compute = |cell: &Cell| Some(cell.compute_ref.as_ref()?.name.clone());
+    let server = |name: &str, bus: &MessageBus, compute: Option<String>| CellServer {
+        name: name.to_owned(),
+        messaging_secret: secret(&bus.variable).unwrap_or_default(),
+        messaging_port: bus.port,
+        compute,
+    };
+    let described = context.object.spec.template.cells.iter().find(|cell| !cell.is_own());
+    let first = server(super::FIRST_CELL, first, described.and_then(compute));
+    let further = cells.iter().map(|extra| server(&extra.cell.name, &extra.bus, compute(&extra.cell)));
+    [first].into_iter().chain(further).collect()
 }
 
 /// How programs find the first two cells: by their own settings, with the parts that Nova knows by these names.
@@ -72,21 +92,22 @@ pub(super) fn variables(cells: &[Extra]) -> Vec<Variable> {
         let word = extra.cell.name.replace('-', "_");
         let renamed = |name: String, variable: &Variable| Variable { name, value: variable.value.clone() };
         variables.push(renamed(format!("CELL_DATABASE_{word}"), &extra.database));
-        variables.push(renamed(format!("CELL_TRANSPORT_{word}"), &extra.bus));
+        variables.push(renamed(format!("CELL_TRANSPORT_{word}"), &extra.bus.variable));
     }
     variables
 }
 
-/// The conductor of a further cell: with the cell's own database and bus in the place of the first cell's.
-pub(super) fn conductor(context: &Context<'_, Nova>, extra: &Extra, environment: &[Variable]) -> Workload {
-    let own = [&extra.database, &extra.bus];
-    let environment = environment
-        .iter()
-        .map(|variable| own.into_iter().find(|own| own.name == variable.name).unwrap_or(variable).clone())
-        .collect();
-    let mut workload = super::worker(context, super::CONDUCTOR, extra.cell.conductor.replicas, environment);
+/// Adds the conductor of a further cell, with the cell's own database and bus in place of the first cell's.
+pub(super) fn add_conductor(nova: &mut Program<'_, Nova>, extra: &Extra) {
+    let own = [&extra.database, &extra.bus.variable];
+    let workload = super::add_worker(nova, super::CONDUCTOR, &extra.cell.conductor, extra.bus.port);
+    let variables = workload.pod.containers.iter_mut().flat_map(|container| &mut container.environment);
+    for variable in variables {
+        if let Some(own) = own.into_iter().find(|own| own.name == variable.name) {
+            *variable = own.clone();
+        }
+    }
     workload.component = format!("conductor-{}", extra.cell.name).into();
     // A set's name must leave room for what its controller adds to it.
     workload.suffix = Some(extra.cell.name.clone().into());
-    workload
 }

@@ -1,16 +1,14 @@
 //! Nova's settings.
 
 use kube::CustomResource;
-use openstack_operator_model::common::{
-    CacheSettings, Common, DatabaseSettings, Exposure, IdentitySettings, MessagingSettings, NameReference,
-    Origin, is_default,
-};
+use openstack_operator_model::common::{Common, Component, Exposure, NameReference, Origin, is_default};
 use openstack_operator_model::schema;
 use openstack_operator_model::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::template::{self, Replicas, one};
+use crate::concern::{CacheSettings, DatabaseSettings, IdentitySettings, MessagingSettings};
+use crate::takes::{self, Needed, Role, Scale, Take, Takes};
 
 /// Compute service.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -23,11 +21,7 @@ use crate::template::{self, Replicas, one};
     status = "Status",
     shortname = "nov",
     category = "openstack",
-    printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint"),
-    validation = template::database_rule(),
-    validation = template::messaging_rule(),
-    validation = template::identity_rule(),
-    validation = template::exposure_rule()
+    printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint")
 )]
 pub struct NovaSpec {
     #[serde(flatten)]
@@ -39,20 +33,28 @@ pub struct NovaSpec {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NovaTemplate {
+    /// Number of pods of every component that has none of its own; 1 where none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 32))]
+    pub replicas: Option<i32>,
+    /// The compute API.
     #[serde(default)]
-    pub api: Replicas,
-    /// What servers ask who they are.
+    pub api: Component,
+    /// The metadata API, which VMs ask for their own data.
     #[serde(default)]
-    pub metadata: Replicas,
+    pub metadata: Component,
+    /// The scheduler, which chooses nodes for VMs.
     #[serde(default)]
     pub scheduler: Scheduler,
+    /// The conductor, which accesses the database for compute nodes.
     #[serde(default)]
-    pub conductor: Replicas,
-    /// Screens of servers, in a browser.
+    pub conductor: Component,
+    /// The noVNC proxy.
     #[serde(default)]
     pub console: Console,
     #[serde(flatten)]
     pub exposure: Exposure,
+    /// The databases of Nova.
     #[serde(default)]
     pub database: NovaDatabase,
     #[serde(default)]
@@ -61,10 +63,10 @@ pub struct NovaTemplate {
     pub cache: CacheSettings,
     #[serde(default)]
     pub keystone: IdentitySettings,
-    /// Users with which other services are spoken to, where Nova's own is not to be taken.
+    /// Users with which Nova calls other services in place of its own.
     #[serde(default, skip_serializing_if = "is_default")]
     pub service_auth: ServiceAuth,
-    /// Cells besides `cell0` and `cell1`, which every cloud has.
+    /// Cells besides `cell0` and `cell1`, which every cloud has, and the compute nodes of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend(
         "x-kubernetes-list-type" = "map",
@@ -75,65 +77,88 @@ pub struct NovaTemplate {
     pub common: Common,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+/// Whether a cell has a database and a message bus of its own, in CEL.
+const OWN_CELL: &str = "item.name != 'cell1'";
+
+impl Takes for NovaTemplate {
+    fn takes(&mut self) -> Vec<Take<'_>> {
+        let needed = Needed::Always;
+        let hostname = &mut self.console.public_hostname;
+        let mut takes = vec![
+            Take::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
+            Take::Exposure(&mut self.exposure),
+            Take::Hostname { field: "console.publicHostname", host: "novnc", hostname },
+            Take::Database { field: "database", needed, settings: &mut self.database.cell },
+            Take::Messaging { field: "messaging", needed, settings: &mut self.messaging },
+            Take::Cache(&mut self.cache),
+            Take::Identity(&mut self.keystone),
+        ];
+        for cell in self.cells.iter_mut().filter(|cell| cell.is_own()) {
+            let needed = Needed::When(OWN_CELL);
+            let Cell { database, messaging, .. } = cell;
+            takes.push(Take::Database { field: "cells[].database", needed, settings: database });
+            takes.push(Take::Messaging { field: "cells[].messaging", needed, settings: messaging });
+        }
+        takes.extend(takes::pods(&mut self.common, Role::Control));
+        takes
+    }
+
+    fn declaration() -> Self {
+        Self { cells: vec![Cell::default()], ..Self::default() }
+    }
+}
+
+/// The scheduler.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Scheduler {
-    #[serde(default = "one")]
-    #[schemars(range(min = 1, max = 32))]
-    pub replicas: i32,
+    #[serde(flatten)]
+    pub component: Component,
+    /// A scheduler outside of Nova.
     #[serde(default)]
     pub external_scheduler: ExternalScheduler,
 }
 
-impl Default for Scheduler {
-    fn default() -> Self {
-        Self { replicas: 1, external_scheduler: ExternalScheduler::default() }
-    }
-}
-
-/// Somebody else who is asked where a server shall run.
+/// A scheduler outside of Nova that orders the nodes for a VM.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "!has(self.enabled) || !self.enabled || has(self.endpoint)",
     "message": "externalScheduler needs an endpoint where it is enabled",
 }]))]
 pub struct ExternalScheduler {
+    /// Whether it is called.
     #[serde(default)]
     pub enabled: bool,
+    /// Its address.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512), regex(pattern = r"^https?://\S+$"))]
     pub endpoint: Option<String>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+/// The noVNC proxy.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Console {
-    #[serde(default = "one")]
-    #[schemars(range(min = 1, max = 32))]
-    pub replicas: i32,
-    /// Name under which screens are reached from outside, through the same Gateway as the API.
+    #[serde(flatten)]
+    pub component: Component,
+    /// Name under which consoles are reached from outside, through the same Gateway as the API.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub public_hostname: Option<String>,
 }
 
-impl Default for Console {
-    fn default() -> Self {
-        Self { replicas: 1, public_hostname: None }
-    }
-}
-
+/// The databases of Nova.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NovaDatabase {
-    /// Where `cell1` keeps its servers.
+    /// Database of the VMs of `cell1`.
     #[serde(flatten)]
     pub cell: DatabaseSettings,
-    /// Database of what all cells share.
+    /// Name of the database that all cells share.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_]+$"))]
     pub api_database: Option<String>,
-    /// Database of servers that were never placed.
+    /// Name of the database of VMs that were never scheduled.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_]+$"))]
     pub cell_database: Option<String>,
@@ -143,46 +168,77 @@ pub struct NovaDatabase {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceAuth {
+    /// User for Placement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement_service_user_ref: Option<NameReference>,
+    /// User for Neutron.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neutron_service_user_ref: Option<NameReference>,
+    /// User for Glance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub glance_service_user_ref: Option<NameReference>,
+    /// User for Cinder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cinder_service_user_ref: Option<NameReference>,
 }
 
+/// The user for one of the services that Nova calls.
+pub(super) struct ServiceUser<'a> {
+    /// Section of the configuration.
+    pub(super) section: &'static str,
+    pub(super) field: &'static str,
+    pub(super) secret: Option<&'a NameReference>,
+}
+
 impl ServiceAuth {
-    /// Sections of the configuration, and whose user each has.
-    pub(super) fn sections(&self) -> [(&'static str, &'static str, Option<&NameReference>); 4] {
+    pub(super) fn users(&self) -> [ServiceUser<'_>; 4] {
+        let user = |section, field, secret| ServiceUser { section, field, secret };
+        let Self {
+            placement_service_user_ref: placement,
+            neutron_service_user_ref: neutron,
+            glance_service_user_ref: glance,
+            cinder_service_user_ref: cinder,
+        } = self;
         [
-            (
-                "placement",
-                "spec.serviceAuth.placementServiceUserRef",
-                self.placement_service_user_ref.as_ref(),
-            ),
-            ("neutron", "spec.serviceAuth.neutronServiceUserRef", self.neutron_service_user_ref.as_ref()),
-            ("glance", "spec.serviceAuth.glanceServiceUserRef", self.glance_service_user_ref.as_ref()),
-            ("cinder", "spec.serviceAuth.cinderServiceUserRef", self.cinder_service_user_ref.as_ref()),
+            user("placement", "spec.serviceAuth.placementServiceUserRef", placement.as_ref()),
+            user("neutron", "spec.serviceAuth.neutronServiceUserRef", neutron.as_ref()),
+            user("glance", "spec.serviceAuth.glanceServiceUserRef", glance.as_ref()),
+            user("cinder", "spec.serviceAuth.cinderServiceUserRef", cinder.as_ref()),
         ]
     }
 }
 
-/// A group of nodes with a database and a message bus of its own.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+/// A cell: compute nodes with a database and a message bus of their own.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "self.name != 'cell0'", "message": "cell0 has no compute nodes: leave it out" },
+    { "rule": "self.name != 'cell1' || !has(self.conductor)", "message": "the conductor of cell1 is that of the service: set spec.conductor" },
+]))]
 pub struct Cell {
-    #[schemars(length(min = 1, max = 10), regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"), extend(
-        "x-kubernetes-validations" = [{
-            "rule": "self != 'cell0' && self != 'cell1'", "message": "every cloud has cell0 and cell1 already",
-        }]
-    ))]
+    /// Name of the cell. The database and the message bus of `cell1` are those of the service.
+    #[schemars(length(min = 1, max = 10), regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
-    #[serde(default)]
+    /// `NovaCompute` object whose nodes belong to the cell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute_ref: Option<NameReference>,
+    /// Database of the cell.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub database: DatabaseSettings,
-    #[serde(default)]
+    /// Message bus of the cell.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub messaging: MessagingSettings,
-    #[serde(default)]
-    pub conductor: Replicas,
+    /// The conductor of the cell.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub conductor: Component,
 }
+
+impl Cell {
+    /// Whether it is a cell besides the one that every cloud has.
+    pub(super) fn is_own(&self) -> bool {
+        self.name != FIRST_CELL
+    }
+}
+
+/// The cell that every cloud has.
+pub(super) const FIRST_CELL: &str = "cell1";

@@ -1,12 +1,19 @@
-//! What OVN runs on nodes: the switch, and what sets it up.
+//! What OVN runs on nodes: the switch, and what configures it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use openstack_operator_model::common::Scheduling;
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::need::Labels;
-use openstack_operator_model::plan::{Container, Privilege, Workload};
-use openstack_operator_model::service::Context;
+use openstack_operator_model::plan::{Child, Container, FileName, Privilege, Workload};
+use openstack_operator_model::service::{Context, Invalid};
 
-use super::{ChassisLinks, OVNNetwork, OVNNetworkSpec, OVNNetworkTemplate, connected_probes};
+use super::{
+    AMOUNTS, ChassisLinks, OVNNetwork, OVNNetworkSpec, OVNNetworkTemplate, SOUTHBOUND, client_hosts,
+    connected_probes,
+};
+use crate::chassis::{self, OVNChassisSpec};
 use crate::shared;
 use crate::switch::{self, Pods};
 
@@ -15,16 +22,75 @@ const SCRIPT_PATH: &str = "/etc/openstack/controller.sh";
 
 pub(super) fn workloads(context: &Context<'_, OVNNetwork>) -> Vec<Workload> {
     let OVNNetworkSpec { origin, template } = &context.object.spec;
-    let image = |names| shared::image(context, names, &template.common, origin);
     let scheduling = scheduling(template);
-    let pods = Pods { image: &image, scheduling: &scheduling, resources: &template.ovs.resources };
-    let mut workloads = switch::workloads(&pods);
-    workloads.push(controller(template, &pods));
+    let image = |names| {
+        shared::component_image(context, names, &template.ovs.container.image, &template.common, origin)
+    };
+    let resources = &template.ovs.container.resources;
+    let mut workloads = switch::workloads(&Pods { image: &image, scheduling: &scheduling, resources });
+    workloads.push(controller(context, &scheduling));
     shared::with_leaving(workloads, &context.inputs.leaving_nodes())
 }
 
-/// Where the switch of a node with these labels leads, if not where the others do.
-pub(super) fn special_links(template: &OVNNetworkTemplate, labels: &Labels) -> Option<ChassisLinks> {
+/// Adds the settings of all nodes, and those of each node that differs. Returns an object for each node that nobody else
+/// has written one for.
+pub(super) fn add_settings(
+    context: &Context<'_, OVNNetwork>,
+    files: &mut BTreeMap<FileName, String>,
+) -> Result<Vec<Child>, Invalid> {
+    let template = &context.object.spec.template;
+    files.insert(switch::ALL_NODES.to_owned(), settings(context, &template.links, None));
+    let written = written_chassis(context)?;
+    let mut children = Vec::new();
+    for (name, labels) in context.inputs.nodes.iter().chain(&context.inputs.leaving) {
+        if let Some(OVNChassisSpec { links, system_id, .. }) = written.get(name) {
+            files.insert(switch::node_file(name), settings(context, links, system_id.as_deref()));
+            continue;
+        }
+        let special = special_links(template, labels);
+        if let Some(links) = &special {
+            files.insert(switch::node_file(name), settings(context, links, None));
+        }
+        let links = special.unwrap_or_else(|| template.links.clone());
+        children.push(super::chassis(context, name, links)?);
+    }
+    Ok(children)
+}
+
+/// Chassis that a person has written for nodes of this network, by node. They win over all other settings.
+fn written_chassis(context: &Context<'_, OVNNetwork>) -> Result<BTreeMap<String, OVNChassisSpec>, Invalid> {
+    let mut written = BTreeMap::new();
+    for ((kind, name), spec) in &context.inputs.peers {
+        if *kind != chassis::KIND.kind {
+            continue;
+        }
+        let spec: OVNChassisSpec = serde_json::from_value(spec.clone()).map_err(|error| {
+            Invalid::new(format!("OVNChassis {name}"), format!("cannot be read: {error}"))
+        })?;
+        if spec.ovn.cluster_ref.name == context.name {
+            written.insert(spec.hostname.clone(), spec);
+        }
+    }
+    Ok(written)
+}
+
+/// Settings of the switch of a node, in the words of `switch.sh`.
+fn settings(context: &Context<'_, OVNNetwork>, links: &ChassisLinks, system_id: Option<&str>) -> String {
+    let template = &context.object.spec.template;
+    let mut text = switch::settings(template.ovs.datapath, &links.links);
+    // Writing to a String cannot fail.
+    if let Some(system_id) = system_id {
+        let _ = writeln!(text, "system-id {system_id}");
+    }
+    let _ = writeln!(text, "gateway {}", if links.gateway.enabled { "yes" } else { "no" });
+    for host in client_hosts(context, &SOUTHBOUND, &template.southbound) {
+        let _ = writeln!(text, "southbound {host}:{}", SOUTHBOUND.client.number);
+    }
+    text
+}
+
+/// Links of a node with these labels, where they differ from those of all.
+fn special_links(template: &OVNNetworkTemplate, labels: &Labels) -> Option<ChassisLinks> {
     let special = template.overrides.iter().find(|special| special.change.fits(labels))?;
     Some(ChassisLinks {
         links: special.change.apply(&template.links.links),
@@ -37,11 +103,13 @@ pub(super) fn scheduling(template: &OVNNetworkTemplate) -> Scheduling {
     shared::on_hypervisors(&template.controller.scheduling)
 }
 
-fn controller(template: &OVNNetworkTemplate, pods: &Pods<'_>) -> Workload {
+fn controller(context: &Context<'_, OVNNetwork>, scheduling: &Scheduling) -> Workload {
+    let OVNNetworkSpec { origin, template } = &context.object.spec;
     let names = ImageNames { kolla: "ovn-controller", debian: "ovn" };
+    let settings = &template.controller.container;
     let controller = Container {
         name: "ovn-controller",
-        image: (pods.image)(names),
+        image: shared::component_image(context, names, &settings.image, &template.common, origin),
         command: shared::script(SCRIPT_PATH),
         mounts: vec![
             shared::file(SCRIPT, SCRIPT_PATH),
@@ -52,9 +120,9 @@ fn controller(template: &OVNNetworkTemplate, pods: &Pods<'_>) -> Workload {
         probes: connected_probes(
             "[ \"$(ovn-appctl -t /run/ovn/ovn-controller.ctl connection-status)\" = connected ]",
         ),
-        resources: shared::resources(&template.controller.resources, ("20m", "64Mi"), "512Mi"),
+        resources: shared::component_resources(settings, &template.common, AMOUNTS),
         privilege: Privilege::Root(&[]),
         ..Container::default()
     };
-    switch::on_nodes("ovn-controller", pods.scheduling, controller)
+    switch::on_nodes("ovn-controller", scheduling, controller)
 }

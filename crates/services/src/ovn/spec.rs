@@ -1,14 +1,16 @@
 //! OVN's settings.
 
 use kube::CustomResource;
-use openstack_operator_model::common::{Common, DeletionPolicy, Origin, Resources, Scheduling, is_default};
+use openstack_operator_model::common::{
+    Common, Component, ContainerSettings, DeletionPolicy, Origin, Scheduling, is_default,
+};
 use openstack_operator_model::schema;
 use openstack_operator_model::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::switch::{Links, LinksChange, SwitchSettings};
-use crate::template::{Replicas, one};
+use crate::takes::{self, Role, Scale, Take, Takes};
 
 /// Virtual networks: their databases, and a switch on every node that has a part in them.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -32,22 +34,22 @@ pub struct OVNNetworkSpec {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OVNNetworkTemplate {
-    /// Database of the networks that are wanted.
+    /// The northbound database, which holds the networks that Neutron wants.
     #[serde(default)]
     pub northbound: GroupSettings,
-    /// Database of the networks as they are, which every node reads.
+    /// The southbound database, which every node reads.
     #[serde(default)]
     pub southbound: GroupSettings,
-    /// What turns the one into the other; one pod works, the others stand by.
+    /// ovn-northd, which translates between the two; one pod works, the others stand by.
     #[serde(default)]
-    pub northd: Replicas,
+    pub northd: Component,
     /// How Neutron and its agents reach the databases, where that is not by the members themselves.
     #[serde(default, skip_serializing_if = "is_default")]
     pub neutron_integration: NeutronIntegration,
-    /// What sets up the switch of a node.
+    /// ovn-controller, on every node of the virtual networks.
     #[serde(default)]
     pub controller: NodeSettings,
-    /// The switch of a node.
+    /// Open vSwitch, on the same nodes.
     #[serde(default)]
     pub ovs: SwitchSettings,
     #[serde(flatten)]
@@ -60,11 +62,27 @@ pub struct OVNNetworkTemplate {
     pub common: Common,
 }
 
-/// Where the switch of a node leads, and what is led through it.
+impl Takes for OVNNetworkTemplate {
+    fn takes(&mut self) -> Vec<Take<'_>> {
+        let mut takes = Vec::new();
+        for group in [&mut self.northbound, &mut self.southbound] {
+            takes.push(Take::Replicas { scale: Scale::Quorum, replicas: &mut group.replicas });
+            takes.push(Take::StorageClass(&mut group.storage.storage_class));
+        }
+        let scheduling = &mut self.controller.scheduling;
+        takes.push(Take::Replicas { scale: Scale::Stateless, replicas: &mut self.northd.replicas });
+        takes.push(Take::Scheduling { field: "controller", role: Role::Network, scheduling });
+        takes.extend(takes::pods(&mut self.common, Role::Control));
+        takes
+    }
+}
+
+/// Provider networks of a node, its tunnels, and whether it is a gateway.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ChassisLinks {
     #[serde(flatten)]
     pub links: Links,
+    /// Gateways between virtual networks and provider networks.
     #[serde(default)]
     pub gateway: Gateway,
 }
@@ -74,6 +92,7 @@ pub struct ChassisLinks {
 pub struct NodeOverride {
     #[serde(flatten)]
     pub change: LinksChange,
+    /// Whether these nodes are gateways.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway: Option<Gateway>,
 }
@@ -92,41 +111,46 @@ pub struct NeutronIntegration {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Connection {
+    /// The Service.
     pub service: ConnectionService,
 }
 
 /// A Service of the object's namespace with an address of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConnectionService {
+    /// Name of the Service.
     #[schemars(length(min = 1, max = 63), regex(pattern = schema::NAME))]
     pub name: String,
+    /// Port of the Service.
     #[schemars(range(min = 1, max = 65535))]
     pub port: u16,
 }
 
-/// A group of servers with one database.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+/// A Raft cluster of servers with one database.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupSettings {
-    /// How many members; an odd number, so that a majority can be told. Where it is made smaller, members leave one by
-    /// one before their pods go, and their volumes stay.
-    #[serde(default = "one")]
+    /// Number of members, which is odd so that there is a majority; 1 where none is given. Where it becomes smaller,
+    /// members leave one by one before their pods are deleted, and their volumes stay.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 7), extend("x-kubernetes-validations" = [
         { "rule": "self % 2 == 1", "message": "replicas must be odd: 1, 3, 5 or 7" },
     ]))]
-    pub replicas: i32,
+    pub replicas: Option<i32>,
+    /// Volumes of the members.
     #[serde(default)]
     pub storage: GroupStorage,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub resources: Resources,
+    #[serde(flatten)]
+    pub container: ContainerSettings,
 }
 
-impl Default for GroupSettings {
-    fn default() -> Self {
-        Self { replicas: 1, storage: GroupStorage::default(), resources: Resources::default() }
+impl GroupSettings {
+    pub(super) fn replicas(&self) -> i32 {
+        self.replicas.unwrap_or(1)
     }
 }
 
+/// Volumes of the members of a database.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -135,7 +159,7 @@ impl Default for GroupSettings {
 ]))]
 pub struct GroupStorage {
     /// Size of each member's volume.
-    #[serde(default = "size")]
+    #[serde(default = "size", deserialize_with = "schema::read")]
     #[schemars(schema_with = "schema::size")]
     pub size: String,
     /// Storage class of the volumes; the cluster's default where none is given.
@@ -164,8 +188,8 @@ pub struct NodeSettings {
     /// given.
     #[serde(flatten)]
     pub scheduling: Scheduling,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub resources: Resources,
+    #[serde(flatten)]
+    pub container: ContainerSettings,
 }
 
 /// Nodes through which routers reach networks outside.

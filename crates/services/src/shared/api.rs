@@ -2,33 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use openstack_operator_model::common::{Common, Exposure, Origin};
+use openstack_operator_model::common::{Common, Exposure};
 use openstack_operator_model::oslo::Document;
-use openstack_operator_model::plan::{
-    Check, Container, Controller, Mount, NetworkService, Plan, Pod, Port, Probes, Route, Workload,
-};
-use openstack_operator_model::service::{Context, Invalid};
+use openstack_operator_model::plan::{Check, Container, Mount, Port, Probes, Route};
+use openstack_operator_model::service::Invalid;
 
-use super::{command, file, probe, service_host};
+use super::{command, file, probe};
 
 /// What uWSGI runs, and how.
 pub(crate) struct Uwsgi {
     pub(crate) module: &'static str,
-    pub(crate) port: u16,
     /// Few, since pods are what is scaled.
     pub(crate) processes: u32,
     /// How long a request may take, in seconds; 0 for as long as it takes.
     pub(crate) longest_request: u32,
+    /// How large a chunk of an upload may be, in bytes, where clients send larger ones than uWSGI's 1 MiB.
+    pub(crate) largest_chunk: Option<u32>,
 }
 
 impl Uwsgi {
-    pub(crate) fn new(module: &'static str, port: &Port) -> Self {
-        Self { module, port: port.number, processes: 1, longest_request: 60 }
+    pub(crate) fn new(module: &'static str) -> Self {
+        Self { module, processes: 1, longest_request: 60, largest_chunk: None }
     }
 }
 
 /// Settings of uWSGI that fit every image family.
-pub(crate) fn uwsgi(uwsgi: &Uwsgi, common: &Common) -> String {
+pub(crate) fn uwsgi(uwsgi: &Uwsgi, port: &Port, common: &Common) -> String {
     let mut document = Document::new()
         .section_of(
             "uwsgi",
@@ -48,9 +47,12 @@ pub(crate) fn uwsgi(uwsgi: &Uwsgi, common: &Common) -> String {
         )
         .set("uwsgi", "module", uwsgi.module)
         .set("uwsgi", "processes", uwsgi.processes)
-        .set("uwsgi", "http-socket", format!("0.0.0.0:{}", uwsgi.port));
+        .set("uwsgi", "http-socket", format!("0.0.0.0:{}", port.number));
     if uwsgi.longest_request > 0 {
         document = document.set("uwsgi", "harakiri", uwsgi.longest_request);
+    }
+    if let Some(bytes) = uwsgi.largest_chunk {
+        document = document.set("uwsgi", "chunked-input-limit", bytes);
     }
     let document = document.merge(common.extra_config.get("uwsgi.ini"));
     // Debian's uWSGI knows no Python before this line, so it must come first.
@@ -72,41 +74,8 @@ pub(crate) fn serving(mut container: Container, port: Port, health: &'static str
     container
 }
 
-/// The workload behind an instance's main address.
-pub(crate) fn workload(user: i64, replicas: i32, common: &Common, api: Container) -> Workload {
-    let ports = api.ports.clone();
-    Workload {
-        component: "api".into(),
-        suffix: None,
-        controller: Controller::Deployment,
-        replicas,
-        // What may be asked before the end comes, what may take until then, and a little more.
-        pod: Pod { grace_seconds: 75, ..Pod::new(user, &common.scheduling, vec![api]) },
-        services: vec![NetworkService { suffix: None, ports, headless: false, pod: None }],
-        after: Vec::new(),
-    }
-}
-
-/// What the plan of an instance with an API begins with, and the API's address inside the cluster and for clients outside.
-pub(crate) fn plan<K>(
-    context: &Context<'_, K>,
-    origin: &Origin,
-    exposure: &Exposure,
-    port: u16,
-) -> Result<(Plan, String, String), Invalid> {
-    let internal = format!("http://{}:{port}", service_host(context, context.name));
-    let public = public_url(exposure).unwrap_or_else(|| internal.clone());
-    let plan = Plan {
-        endpoint: Some(public.clone()),
-        routes: routes(exposure, port)?,
-        pull_secrets: origin.images.pull_secrets.clone(),
-        ..Plan::default()
-    };
-    Ok((plan, internal, public))
-}
-
 /// Routes for an API that is exposed.
-fn routes(exposure: &Exposure, port: u16) -> Result<Vec<Route>, Invalid> {
+pub(crate) fn routes(exposure: &Exposure, port: u16) -> Result<Vec<Route>, Invalid> {
     match (&exposure.gateway_ref, &exposure.public_hostname) {
         (None, _) => Ok(Vec::new()),
         (Some(gateway), Some(hostname)) => {

@@ -2,183 +2,199 @@
 
 use std::collections::BTreeMap;
 
-use openstack_operator_model::common::{CacheSettings, DatabaseSettings, DeletionPolicy, MessagingSettings};
+use openstack_operator_model::common::{DeletionPolicy, Reference};
+use openstack_operator_model::kind::SECRET;
 use openstack_operator_model::name;
-use openstack_operator_model::need::Needs;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{
     Database, Entry, Messaging, Piece, Plan, SecretContent, SecretKey, SecretPlan, Variable,
 };
 use openstack_operator_model::service::{Context, Invalid};
+use openstack_operator_model::status::DatabaseServer;
 
-use super::reference;
+use crate::concern::{CacheSettings, DatabaseSettings, MessagingSettings};
 use crate::{mariadb, memcached, rabbitmq};
 
-pub(crate) fn database_needs(needs: Needs, settings: &DatabaseSettings) -> Needs {
-    let cluster = settings.cluster_ref.as_ref().map(|reference| reference.name.as_str());
-    let secret = settings.secret_ref.as_ref().map(|reference| reference.name.as_str());
-    needs.object("spec.database.clusterRef", mariadb::KIND, cluster).secret(
-        "spec.database.secretRef",
-        secret,
-        &["username", "password"],
-    )
+/// Port of databases, where none is given.
+pub(crate) const DATABASE_PORT: u16 = 3306;
+/// Port of message buses, where none is given.
+pub(crate) const BUS_PORT: u16 = 5672;
+
+/// A database that a service has.
+pub(crate) struct DatabaseClaim<'a> {
+    pub(crate) settings: &'a DatabaseSettings,
+    pub(crate) database: &'a str,
+    /// End of the name of the Secret with its connection.
+    pub(crate) suffix: &'a str,
+    /// Section of the configuration that its connection belongs to.
+    pub(crate) section: &'a str,
 }
 
-/// Ends of the names of Secrets.
-const DATABASE: &str = "database";
-const MESSAGING: &str = "messaging";
-
-/// Secret with the login of a service's own database user.
-pub(crate) fn database_secret(name: &str) -> String {
-    name::part(name, DATABASE)
+impl<'a> DatabaseClaim<'a> {
+    /// The one database of a service, with this name where the user gives no other.
+    pub(crate) fn new(settings: &'a DatabaseSettings, default_name: &'a str, section: &'a str) -> Self {
+        let database = settings.database.as_deref().unwrap_or(default_name);
+        Self { settings, database, suffix: "database", section }
+    }
 }
 
-/// Adds a service's database to its plan and returns the variable with its connection.
+/// Secret with the login of the user of a claim.
+pub(crate) fn database_credentials<K>(context: &Context<'_, K>, claim: &DatabaseClaim<'_>) -> String {
+    let given = claim.settings.secret_ref.as_ref().map(|given| given.name.clone());
+    given.unwrap_or_else(|| name::part(context.name, claim.suffix))
+}
+
+/// Adds a database to a plan and returns the variable with its connection.
 pub(crate) fn database<K>(
     context: &Context<'_, K>,
     plan: &mut Plan,
-    settings: &DatabaseSettings,
-    default_name: &str,
-    section: &str,
+    claim: &DatabaseClaim<'_>,
 ) -> Result<Variable, Invalid> {
-    let database = settings.database.clone().unwrap_or_else(|| default_name.to_owned());
-    one_database(context, plan, settings, &database, (DATABASE, section))
-}
-
-/// Adds one of several databases: its Secret's name ends in the first of `place`, and the second is the section of the
-/// configuration that its connection belongs to.
-pub(crate) fn one_database<K>(
-    context: &Context<'_, K>,
-    plan: &mut Plan,
-    settings: &DatabaseSettings,
-    database: &str,
-    (part, section): (&str, &str),
-) -> Result<Variable, Invalid> {
-    let secret = name::part(context.name, part);
+    let DatabaseClaim { settings, database, suffix, section } = claim;
+    let secret = name::part(context.name, suffix);
+    let credentials = database_credentials(context, claim);
     let mut entries = BTreeMap::new();
-    let credentials = settings.secret_ref.as_ref().map_or(&secret, |given| &given.name).clone();
     if settings.secret_ref.is_none() {
-        entries.insert("username".to_owned(), Entry::Text(database.to_owned()));
+        entries.insert("username".to_owned(), Entry::Text((*database).to_owned()));
         entries.insert("password".to_owned(), Entry::Password { length: 32 });
     }
     let (host, port) = claim_database(context, plan, settings, database, &credentials)?;
     // Without time limits a connection to a host that lost its power hangs for a quarter of an hour.
     let options = "charset=utf8&connect_timeout=5&read_timeout=120&write_timeout=120";
-    let connection = vec![
+    let mut connection = vec![
         Piece::Text("mysql+pymysql://".to_owned()),
         Piece::Escaped(SecretKey::new(&credentials, "username")),
         Piece::Text(":".to_owned()),
         Piece::Escaped(SecretKey::new(&credentials, "password")),
-        Piece::Text(format!("@{host}:{port}/{database}?{options}")),
     ];
+    let rest = format!(":{port}/{database}?{options}");
+    match host {
+        Some(host) => connection.push(Piece::Text(format!("@{host}{rest}"))),
+        None => connection.extend([
+            Piece::Text("@".to_owned()),
+            Piece::Value(SecretKey::new(&credentials, "host")),
+            Piece::Text(rest),
+        ]),
+    }
     entries.insert("connection".to_owned(), Entry::Template(connection));
-    plan.secrets.push(SecretPlan {
-        name: secret.clone(),
-        content: SecretContent::Entries(entries),
-        retained: false,
-    });
+    let content = SecretContent::Entries(entries);
+    plan.secrets.push(SecretPlan { name: secret.clone(), content, retained: false });
     Ok(Variable::secret(format!("OS_{}__CONNECTION", section.to_uppercase()), secret, "connection"))
 }
 
-/// Adds a database of the user whose login a Secret holds, and returns the server's host and port.
+/// Adds a database of the user whose login a Secret holds, where the operator creates it. Returns the server's host,
+/// which the Secret holds where there is none, and its port.
 pub(crate) fn claim_database<K>(
     context: &Context<'_, K>,
     plan: &mut Plan,
     settings: &DatabaseSettings,
     database: &str,
     credentials: &str,
-) -> Result<(String, u16), Invalid> {
-    match (&settings.cluster_ref, &settings.host) {
-        (Some(cluster), None) => {
-            let server =
-                context.inputs.database(mariadb::KIND, &cluster.name, "spec.database.clusterRef.name")?;
-            plan.databases.push(Database {
-                provider: reference(mariadb::KIND, &cluster.name),
-                server: server.clone(),
-                database: database.to_owned(),
-                secret: credentials.to_owned(),
-                retained: settings.deletion_policy == DeletionPolicy::Retain,
-            });
-            Ok((server.host.clone(), server.port))
-        }
-        (None, Some(host)) if settings.secret_ref.is_some() => {
-            Ok((host.clone(), settings.port.unwrap_or(DATABASE_PORT)))
-        }
-        (None, Some(_)) => {
-            Err(Invalid::new("spec.database.secretRef", "is missing: a host needs a Secret with its user"))
-        }
-        (Some(_), Some(_)) | (None, None) => {
-            Err(Invalid::new("spec.database", "needs either a clusterRef or a host with a secretRef"))
-        }
+) -> Result<(Option<String>, u16), Invalid> {
+    let mut claim = |provider: Reference, server: DatabaseServer| {
+        plan.databases.push(Database {
+            provider,
+            server,
+            database: database.to_owned(),
+            secret: credentials.to_owned(),
+            retained: settings.deletion_policy == DeletionPolicy::Retain,
+        });
+    };
+    let port = settings.port.unwrap_or(DATABASE_PORT);
+    if let Some(cluster) = &settings.cluster_ref {
+        let field = "spec.database.clusterRef.name";
+        let server = context.inputs.database(mariadb::KIND, &cluster.name, field)?.clone();
+        let (host, port) = (server.host.clone(), server.port);
+        claim(Reference::new(mariadb::KIND, &cluster.name), server);
+        return Ok((Some(host), port));
     }
+    if let (Some(host), Some(administrator)) = (&settings.host, &settings.admin_secret_ref) {
+        let secret = administrator.name.clone();
+        let server = DatabaseServer { host: host.clone(), port, admin_port: port, secret: secret.clone() };
+        claim(Reference::new(SECRET, secret), server);
+        return Ok((Some(host.clone()), port));
+    }
+    if settings.secret_ref.is_some() {
+        return Ok((settings.host.clone(), port));
+    }
+    let reason = "is incomplete: name a MariaDB in clusterRef, an existing server in host, or a Secret with the host \
+                  in secretRef";
+    Err(Invalid::new("spec.database", reason))
 }
 
-pub(crate) fn messaging_needs(needs: Needs, settings: &MessagingSettings) -> Needs {
-    let cluster = settings.cluster_ref.as_ref().map(|reference| reference.name.as_str());
-    needs.object("spec.messaging.clusterRef", rabbitmq::KIND, cluster)
+/// A virtual host that a service has.
+pub(crate) struct MessagingClaim<'a> {
+    pub(crate) settings: &'a MessagingSettings,
+    pub(crate) virtual_host: &'a str,
+    /// End of the name of the Secret with its address.
+    pub(crate) suffix: &'a str,
 }
 
-/// Port of databases, where nobody says another.
-pub(crate) const DATABASE_PORT: u16 = 3306;
-/// Port of message buses.
-pub(crate) const BUS_PORT: u16 = 5672;
-
-/// Secret whose `transport_url` leads to a service's virtual host.
-pub(crate) fn messaging_secret(name: &str) -> String {
-    name::part(name, MESSAGING)
+/// A message bus as a service uses it.
+#[derive(Clone)]
+pub(crate) struct MessageBus {
+    /// The variable with its address.
+    pub(crate) variable: Variable,
+    pub(crate) hosts: usize,
+    pub(crate) port: u16,
 }
 
-/// Adds a service's virtual host to its plan and returns the variable with its address.
+/// Secret whose `transport_url` leads to a virtual host.
+pub(crate) fn messaging_secret(name: &str, suffix: &str) -> String {
+    name::part(name, suffix)
+}
+
+/// Adds a virtual host to a plan.
 pub(crate) fn messaging<K>(
     context: &Context<'_, K>,
     plan: &mut Plan,
-    settings: &MessagingSettings,
-    virtual_host: &str,
-) -> Result<Variable, Invalid> {
-    one_bus(context, plan, settings, virtual_host, MESSAGING)
-}
-
-/// Adds one of several virtual hosts, whose Secret's name ends in `part`.
-pub(crate) fn one_bus<K>(
-    context: &Context<'_, K>,
-    plan: &mut Plan,
-    settings: &MessagingSettings,
-    virtual_host: &str,
-    part: &str,
-) -> Result<Variable, Invalid> {
+    claim: &MessagingClaim<'_>,
+) -> Result<MessageBus, Invalid> {
+    let MessagingClaim { settings, virtual_host, suffix } = claim;
+    let secret = messaging_secret(context.name, suffix);
+    let variable = Variable::secret("OS_DEFAULT__TRANSPORT_URL", &secret, "transport_url");
     let Some(cluster) = &settings.cluster_ref else {
-        return Err(Invalid::new("spec.messaging.clusterRef", "is missing: name a RabbitMQ"));
+        let Some(given) = settings.secret_ref.as_ref().filter(|_| !settings.hosts.is_empty()) else {
+            let reason = "is incomplete: name a RabbitMQ in clusterRef or existing servers in hosts";
+            return Err(Invalid::new("spec.messaging", reason));
+        };
+        let path = settings.virtual_host.as_deref().unwrap_or("/");
+        let address = Entry::Template(transport_url(&settings.hosts, &given.name, path));
+        plan.secrets.push(SecretPlan::of(&secret, [("transport_url", address)]));
+        let port = settings.hosts.first().and_then(|host| host.rsplit(':').next()?.parse().ok());
+        return Ok(MessageBus { variable, hosts: settings.hosts.len(), port: port.unwrap_or(BUS_PORT) });
     };
     let server = context.inputs.messaging(rabbitmq::KIND, &cluster.name, "spec.messaging.clusterRef.name")?;
-    let secret = name::part(context.name, part);
     plan.messaging.push(Messaging {
-        provider: reference(rabbitmq::KIND, &cluster.name),
+        provider: Reference::new(rabbitmq::KIND, &cluster.name),
         server: server.clone(),
-        virtual_host: virtual_host.to_owned(),
+        virtual_host: (*virtual_host).to_owned(),
         secret: secret.clone(),
     });
+    let hosts: Vec<String> = server.hosts.iter().map(|host| format!("{host}:{}", server.port)).collect();
+    let entries = [
+        ("username", Entry::Text((*virtual_host).to_owned())),
+        ("password", Entry::Password { length: 32 }),
+        ("transport_url", Entry::Template(transport_url(&hosts, &secret, virtual_host))),
+    ];
+    plan.secrets.push(SecretPlan::of(&secret, entries));
+    Ok(MessageBus { variable, hosts: hosts.len(), port: server.port })
+}
+
+/// The address of a virtual host for oslo.messaging, with the login that a Secret holds.
+fn transport_url(hosts: &[String], secret: &str, virtual_host: &str) -> Vec<Piece> {
     let mut address = vec![Piece::Text("rabbit://".to_owned())];
-    for (index, host) in server.hosts.iter().enumerate() {
+    for (index, host) in hosts.iter().enumerate() {
         if index > 0 {
             address.push(Piece::Text(",".to_owned()));
         }
-        address.push(Piece::Escaped(SecretKey::new(&secret, "username")));
+        address.push(Piece::Escaped(SecretKey::new(secret, "username")));
         address.push(Piece::Text(":".to_owned()));
-        address.push(Piece::Escaped(SecretKey::new(&secret, "password")));
-        address.push(Piece::Text(format!("@{host}:{}", server.port)));
+        address.push(Piece::Escaped(SecretKey::new(secret, "password")));
+        address.push(Piece::Text(format!("@{host}")));
     }
     address.push(Piece::Text(format!("/{virtual_host}")));
-    let entries = BTreeMap::from([
-        ("username".to_owned(), Entry::Text(virtual_host.to_owned())),
-        ("password".to_owned(), Entry::Password { length: 32 }),
-        ("transport_url".to_owned(), Entry::Template(address)),
-    ]);
-    plan.secrets.push(SecretPlan {
-        name: secret.clone(),
-        content: SecretContent::Entries(entries),
-        retained: false,
-    });
-    Ok(Variable::secret("OS_DEFAULT__TRANSPORT_URL", secret, "transport_url"))
+    address
 }
 
 /// How oslo.messaging must treat RabbitMQ 4: quorum queues from the first day, for their type cannot change later.
@@ -231,11 +247,6 @@ pub(crate) fn cache_options(document: Document, settings: &CacheSettings, server
         .set("cache", "memcache_servers", servers.join(","))
         .set("cache", "memcache_socket_timeout", 1)
         .set("cache", "memcache_dead_retry", 60)
-}
-
-pub(crate) fn cache_needs(needs: Needs, settings: &CacheSettings) -> Needs {
-    let cluster = settings.cluster_ref.as_ref().map(|reference| reference.name.as_str());
-    needs.object("spec.cache.clusterRef", memcached::KIND, cluster)
 }
 
 /// Servers of a service's cache; none where it has no cache.

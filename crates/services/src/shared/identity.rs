@@ -1,145 +1,167 @@
 //! How services are known to the identity service: their users, their places in the catalog, and how they log in.
 
-use std::collections::BTreeMap;
-
-use openstack_operator_model::common::IdentitySettings;
+use openstack_operator_model::common::Reference;
+use openstack_operator_model::kind::SECRET;
 use openstack_operator_model::name;
-use openstack_operator_model::need::Needs;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{
-    Catalog, CatalogEndpoint, CatalogService, Entry, IdentityUser, Interface, Plan, SecretContent, SecretKey,
-    SecretPlan, Variable,
+    Catalog, CatalogEndpoint, CatalogService, IdentityUser, Interface, Plan, SecretKey, SecretPlan, Variable,
 };
 use openstack_operator_model::service::{Context, Invalid};
-use openstack_operator_model::status::IdentityServer;
+use openstack_operator_model::status::{IdentityServer, LoginMethod};
 
-use super::reference;
+use crate::concern::IdentitySettings;
 use crate::keystone;
 
-const FIELD: &str = "spec.keystone.clusterRef";
 /// Project of all services' users.
 const PROJECT: &str = "service";
+/// Section with which services check tokens.
+const AUTHTOKEN: &str = "keystone_authtoken";
 
-pub(crate) fn identity_needs(needs: Needs, settings: &IdentitySettings) -> Needs {
-    let cluster = settings.cluster_ref.as_ref().map(|reference| reference.name.as_str());
-    needs.object(FIELD, keystone::KIND, cluster)
-}
-
-/// A service in the catalog.
-pub(crate) struct Registration<'a> {
-    pub(crate) service_type: &'a str,
-    /// Name of the service, and of its user.
-    pub(crate) name: &'a str,
-    pub(crate) description: &'a str,
+/// An entry of the catalog.
+pub(crate) struct Registration {
+    pub(crate) service_type: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) description: &'static str,
     pub(crate) public: String,
     pub(crate) internal: String,
 }
 
-/// A service's user.
-pub(crate) struct Account<'a> {
-    pub(crate) server: &'a IdentityServer,
-    pub(crate) username: String,
-    /// Secret with `username` and `password`.
+/// How a service is known to the identity service.
+#[derive(Clone)]
+pub(crate) struct Account {
+    pub(crate) server: IdentityServer,
+    pub(crate) method: LoginMethod,
+    /// Name of the user, where it is not in the Secret.
+    pub(crate) username: Option<String>,
+    /// Secret with the credentials.
     pub(crate) secret: String,
 }
 
-/// Secret with `username` and `password` of a service's user.
-pub(crate) fn account_secret(name: &str) -> String {
-    name::part(name, "identity")
+/// The identity service of an object, and on what entries are made there; nothing where somebody else makes them.
+pub(crate) struct Identity {
+    pub(crate) provider: Option<Reference>,
+    pub(crate) server: IdentityServer,
 }
 
-/// The identity service that an object names.
-pub(crate) fn identity<'a, K>(
-    context: &Context<'a, K>,
-    settings: &'a IdentitySettings,
-) -> Result<(&'a str, &'a IdentityServer), Invalid> {
-    let Some(cluster) = &settings.cluster_ref else {
-        return Err(Invalid::new(FIELD, "is missing: name a Keystone"));
+pub(crate) fn identity<K>(
+    context: &Context<'_, K>,
+    settings: &IdentitySettings,
+) -> Result<Identity, Invalid> {
+    if let Some(cluster) = &settings.cluster_ref {
+        let field = "spec.keystone.clusterRef.name";
+        let server = context.inputs.identity(keystone::KIND, &cluster.name, field)?.clone();
+        let provider = Some(Reference::new(keystone::KIND, &cluster.name));
+        return Ok(Identity { provider, server });
+    }
+    let Some(url) = &settings.auth_url else {
+        let reason = "is incomplete: name a Keystone in clusterRef or an existing one in authUrl";
+        return Err(Invalid::new("spec.keystone", reason));
     };
-    let server = context.inputs.identity(keystone::KIND, &cluster.name, "spec.keystone.clusterRef.name")?;
-    Ok((&cluster.name, server))
+    let administrator = settings.admin_secret_ref.as_ref().map(|secret| secret.name.clone());
+    Ok(Identity {
+        provider: administrator.as_ref().map(|secret| Reference::new(SECRET, secret)),
+        server: IdentityServer {
+            internal_url: url.clone(),
+            public_url: url.clone(),
+            region: settings.region.clone().unwrap_or_else(|| "RegionOne".to_owned()),
+            username: None,
+            secret: administrator,
+            secret_key: "password".to_owned(),
+        },
+    })
 }
 
-/// Adds a service's user and its place in the catalog to its plan.
-pub(crate) fn register<'a, K>(
-    context: &Context<'a, K>,
+/// Adds a service's user and its entries of the catalog to its plan, as far as the operator makes them.
+pub(crate) fn register<K>(
+    context: &Context<'_, K>,
     plan: &mut Plan,
-    settings: &'a IdentitySettings,
-    registration: &Registration<'_>,
-) -> Result<Account<'a>, Invalid> {
-    let (cluster, server) = identity(context, settings)?;
-    let secret = account_secret(context.name);
-    let username = registration.name.to_owned();
-    let entries = BTreeMap::from([
-        ("username".to_owned(), Entry::Text(username.clone())),
-        ("password".to_owned(), Entry::Password { length: 32 }),
-    ]);
-    plan.secrets.push(SecretPlan {
-        name: secret.clone(),
-        content: SecretContent::Entries(entries),
-        retained: false,
-    });
-    let endpoint = |interface, url: &String| CatalogEndpoint { interface, url: url.clone() };
-    plan.catalog = Some(Catalog {
-        provider: reference(keystone::KIND, cluster),
-        server: server.clone(),
-        projects: vec![PROJECT.to_owned()],
-        roles: ["admin", "service"].map(str::to_owned).to_vec(),
-        services: vec![CatalogService {
-            service_type: registration.service_type.to_owned(),
-            name: registration.name.to_owned(),
-            description: registration.description.to_owned(),
-            region: server.region.clone(),
-            endpoints: vec![
-                endpoint(Interface::Public, &registration.public),
-                endpoint(Interface::Internal, &registration.internal),
-            ],
-        }],
-        users: vec![IdentityUser {
-            name: username.clone(),
+    settings: &IdentitySettings,
+    user: &str,
+    registrations: &[Registration],
+) -> Result<Account, Invalid> {
+    let Identity { provider, server } = identity(context, settings)?;
+    let mut users = Vec::new();
+    let account = if let Some(given) = &settings.app_credential_ref {
+        let (method, secret) = (LoginMethod::ApplicationCredential, given.secret_name.clone());
+        Account { server, method, username: None, secret }
+    } else if let Some(given) = &settings.secret_ref {
+        Account { server, method: LoginMethod::Password, username: None, secret: given.name.clone() }
+    } else {
+        let secret = name::part(context.name, "identity");
+        plan.secrets.push(SecretPlan::login(&secret, user));
+        users.push(IdentityUser {
+            name: user.to_owned(),
             password: SecretKey::new(&secret, "password"),
             project: PROJECT.to_owned(),
-            // What acts for all projects is an administrator; what vouches for requests of others is a service.
+            // Services act for all projects as administrators, and vouch for requests of users as services.
             roles: ["admin", "service"].map(str::to_owned).to_vec(),
-        }],
+        });
+        Account { server, method: LoginMethod::Password, username: Some(user.to_owned()), secret }
+    };
+    let server = account.server.clone();
+    plan.catalog = provider.map(|provider| Catalog {
+        provider,
+        projects: vec![PROJECT.to_owned()],
+        roles: ["admin", "service"].map(str::to_owned).to_vec(),
+        services: registrations.iter().map(|registration| catalog_service(registration, &server)).collect(),
+        users,
+        server,
     });
-    Ok(Account { server, username, secret })
+    Ok(account)
 }
 
-impl Account<'_> {
-    /// How the service logs in, but for its password, which comes by environment.
-    fn login(&self, document: Document, section: &str) -> Document {
-        document
-            .section_of(
-                section,
-                [
-                    ("auth_type", "password"),
-                    ("project_name", PROJECT),
-                    ("user_domain_name", "Default"),
-                    ("project_domain_name", "Default"),
-                ],
-            )
-            .set(section, "username", &self.username)
-            .set(section, "auth_url", &self.server.internal_url)
+fn catalog_service(registration: &Registration, server: &IdentityServer) -> CatalogService {
+    let endpoint = |interface, url: &String| CatalogEndpoint { interface, url: url.clone() };
+    CatalogService {
+        service_type: registration.service_type.to_owned(),
+        name: registration.name.to_owned(),
+        description: registration.description.to_owned(),
+        region: server.region.clone(),
+        endpoints: vec![
+            endpoint(Interface::Public, &registration.public),
+            endpoint(Interface::Internal, &registration.internal),
+        ],
+    }
+}
+
+impl Account {
+    /// How the service logs in, but for its credentials, which come from the environment.
+    fn login(&self, mut document: Document, section: &str) -> Document {
+        document = document.set(section, "auth_url", &self.server.internal_url);
+        if self.method == LoginMethod::ApplicationCredential {
+            return document.set(section, "auth_type", "v3applicationcredential");
+        }
+        if let Some(username) = &self.username {
+            document = document.set(section, "username", username);
+        }
+        document.section_of(
+            section,
+            [
+                ("auth_type", "password"),
+                ("project_name", PROJECT),
+                ("user_domain_name", "Default"),
+                ("project_domain_name", "Default"),
+            ],
+        )
     }
 
     /// How the service checks tokens.
     pub(crate) fn authtoken(&self, document: Document, cache: &[String]) -> Document {
-        let section = "keystone_authtoken";
         let document = self
-            .login(document, section)
-            .set(section, "service_token_roles", "service")
-            .set(section, "service_token_roles_required", true)
-            .set(section, "interface", "internal")
-            .set(section, "www_authenticate_uri", &self.server.public_url)
-            .set(section, "region_name", &self.server.region);
+            .login(document, AUTHTOKEN)
+            .set(AUTHTOKEN, "service_token_roles", "service")
+            .set(AUTHTOKEN, "service_token_roles_required", true)
+            .set(AUTHTOKEN, "interface", "internal")
+            .set(AUTHTOKEN, "www_authenticate_uri", &self.server.public_url)
+            .set(AUTHTOKEN, "region_name", &self.server.region);
         if cache.is_empty() {
             return document;
         }
-        document.set(section, "memcached_servers", cache.join(","))
+        document.set(AUTHTOKEN, "memcached_servers", cache.join(","))
     }
 
-    /// How the service speaks to another: as itself, inside the cluster.
+    /// How the service calls another: as itself, inside the cluster.
     pub(crate) fn client(&self, document: Document, section: &str) -> Document {
         self.login(document, section).set(section, "region_name", &self.server.region).set(
             section,
@@ -148,11 +170,22 @@ impl Account<'_> {
         )
     }
 
-    /// Passwords of the sections with which the service logs in, and of the one with which it checks tokens.
-    pub(crate) fn passwords(&self, sections: &[&str]) -> Vec<Variable> {
-        let password = |section: &&str| {
-            Variable::secret(format!("OS_{}__PASSWORD", section.to_uppercase()), &self.secret, "password")
+    /// Credentials for the sections with which the service logs in, and for the one with which it checks tokens.
+    pub(crate) fn credentials(&self, sections: &[&str]) -> Vec<Variable> {
+        let options: &[(&str, &str)] = match (self.method, &self.username) {
+            (LoginMethod::Password, Some(_)) => &[("PASSWORD", "password")],
+            (LoginMethod::Password, None) => &[("USERNAME", "username"), ("PASSWORD", "password")],
+            (LoginMethod::ApplicationCredential, _) => &[
+                ("APPLICATION_CREDENTIAL_ID", "application_credential_id"),
+                ("APPLICATION_CREDENTIAL_SECRET", "application_credential_secret"),
+            ],
         };
-        ["keystone_authtoken"].iter().chain(sections).map(password).collect()
+        let variables = |section: &&str| {
+            let section = section.to_uppercase();
+            options.iter().map(move |(option, key)| {
+                Variable::secret(format!("OS_{section}__{option}"), &self.secret, *key)
+            })
+        };
+        [AUTHTOKEN].iter().chain(sections).flat_map(variables).collect()
     }
 }

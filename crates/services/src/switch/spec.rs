@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use openstack_operator_model::common::{Resources, is_default};
+use openstack_operator_model::common::ContainerSettings;
 use openstack_operator_model::need::{Labels, selects};
 use openstack_operator_model::schema;
 use schemars::JsonSchema;
@@ -19,6 +19,7 @@ pub struct Links {
         "x-kubernetes-list-map-keys" = ["physicalNetwork"],
     ))]
     pub bridge_mappings: Vec<BridgeMapping>,
+    /// Tunnels between nodes.
     #[serde(default)]
     pub encapsulation: Encapsulation,
 }
@@ -30,12 +31,14 @@ pub struct LinksChange {
     /// Labels of these nodes.
     #[schemars(schema_with = "schema::labels")]
     pub node_selector: BTreeMap<String, String>,
+    /// Provider networks of these nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16), extend(
         "x-kubernetes-list-type" = "map",
         "x-kubernetes-list-map-keys" = ["physicalNetwork"],
     ))]
     pub bridge_mappings: Option<Vec<BridgeMapping>>,
+    /// Tunnels of these nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encapsulation: Option<Encapsulation>,
 }
@@ -59,8 +62,8 @@ pub struct SwitchSettings {
     /// Whether packets go through the kernel or through the switch's own process, where the kernel cannot.
     #[serde(default)]
     pub datapath: Datapath,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub resources: Resources,
+    #[serde(flatten)]
+    pub container: ContainerSettings,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -100,8 +103,13 @@ pub struct BridgeMapping {
 /// How packets of virtual networks travel between nodes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Encapsulation {
+    /// Protocol of the tunnels.
     #[serde(rename = "type", default)]
     pub kind: EncapsulationKind,
+    /// Address that tunnels begin and end at, for one node or for nodes that are selected one by one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 7, max = 15), regex(pattern = r"^[0-9]{1,3}(\.[0-9]{1,3}){3}$"))]
+    pub ip: Option<String>,
     /// Interface whose address tunnels begin and end at; the node's own address where none is given. With datapath
     /// `netdev` it becomes a port of the switch, and must have no other use.
     #[serde(skip_serializing_if = "Option::is_none")]

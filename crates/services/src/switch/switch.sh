@@ -56,12 +56,14 @@ hold_tunnel_address() {
 
 # What the settings say, one word and its values a line.
 parse() {
-    datapath=system encapsulation=geneve interface='' gateway=no mappings='' southbound=''
+    datapath=system encapsulation=geneve interface='' given='' system_id=$NODE_NAME gateway=no mappings='' southbound=''
     bridges=()
     while read -r word first second third; do
         case $word in
             datapath) datapath=$first ;;
             encapsulation) encapsulation=$first interface=$second ;;
+            address) given=$first ;;
+            system-id) system_id=$first ;;
             gateway) gateway=$first ;;
             mapping)
                 mappings="$mappings${mappings:+,}$first:$second"
@@ -88,8 +90,9 @@ configure() {
     else
         address=$([ -n "$interface" ] && address_of "$interface" || printf '%s' "$HOST_IP")
     fi
-    set_switch set Open_vSwitch . external-ids:system-id="$NODE_NAME" external-ids:hostname="$NODE_NAME" \
-        external-ids:ovn-encap-type="$encapsulation" external-ids:ovn-encap-ip="${address%/*}" \
+    address=${given:-${address%/*}}
+    set_switch set Open_vSwitch . external-ids:system-id="$system_id" external-ids:hostname="$NODE_NAME" \
+        external-ids:ovn-encap-type="$encapsulation" external-ids:ovn-encap-ip="$address" \
         external-ids:ovn-bridge=br-int external-ids:ovn-bridge-datapath-type="$datapath" \
         external-ids:ovn-monitor-all=true external-ids:ovn-remote-probe-interval=60000
     if [ -n "$mappings" ]; then

@@ -10,8 +10,8 @@ use openstack_operator_model::need::{Labels, Needs, Resolved};
 use openstack_operator_model::plan::Plan;
 use openstack_operator_model::service::{AnyService, Invalid, Site};
 use openstack_operator_model::status::{
-    CacheServers, CellServer, ComputeServer, DatabaseServer, IdentityServer, MessagingServer, NetworkServer,
-    Provides,
+    CacheServers, CellServer, ComputeServer, DatabaseServer, IdentityServer, LoginMethod, MessagingServer,
+    NetworkServer, Provides,
 };
 use openstack_operator_services as services;
 use serde_json::{Value, json};
@@ -116,8 +116,8 @@ fn resolved(needs: &Needs, leaving: &[&str]) -> Resolved {
                 internal_url: format!("http://{host}:5000/v3"),
                 public_url: "https://identity.example.com/v3".to_owned(),
                 region: "RegionOne".to_owned(),
-                username: "admin".to_owned(),
-                secret: format!("{}-admin", need.name),
+                username: Some("admin".to_owned()),
+                secret: Some(format!("{}-admin", need.name)),
                 secret_key: "password".to_owned(),
             }),
             network: Some(NetworkServer {
@@ -134,10 +134,14 @@ fn resolved(needs: &Needs, leaving: &[&str]) -> Resolved {
                 metadata_port: 8775,
                 metadata_secret: format!("{}-metadata", need.name),
                 identity_secret: format!("{}-identity", need.name),
+                identity_username: Some("nova".to_owned()),
+                identity_method: LoginMethod::Password,
                 console_url: "https://console.example.com/vnc_lite.html".to_owned(),
                 cells: vec![CellServer {
                     name: "cell1".to_owned(),
                     messaging_secret: format!("{}-messaging", need.name),
+                    messaging_port: 5672,
+                    compute: None,
                 }],
             }),
         };
@@ -155,6 +159,7 @@ fn resolved(needs: &Needs, leaving: &[&str]) -> Resolved {
     Resolved {
         objects: objects.collect(),
         addresses: addresses.collect(),
+        peers: BTreeMap::new(),
         nodes,
         leaving: leaving.iter().map(|&name| (name.to_owned(), Labels::new())).collect(),
     }

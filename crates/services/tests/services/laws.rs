@@ -109,7 +109,7 @@ pub(crate) fn check_manifests(title: &str, rendered: &Rendered) {
 #[test]
 fn every_service_has_a_minimal_and_a_rich_case() {
     let titles: Vec<String> = cases().into_iter().map(|case| case.title).collect();
-    for service in ALL {
+    for service in ALL.iter() {
         for kind in ["minimal", "rich"] {
             let title = format!("{}-{kind}", service.name());
             assert!(titles.contains(&title), "there is no tests/specs/{title}.yaml");
@@ -120,7 +120,7 @@ fn every_service_has_a_minimal_and_a_rich_case() {
 #[test]
 fn a_rich_case_says_more_than_any_default() {
     // Otherwise a field that does nothing goes unnoticed.
-    for service in ALL {
+    for service in ALL.iter() {
         let render = |kind: &str| {
             let title = format!("{}-{kind}", service.name());
             let case = cases().into_iter().find(|case| case.title == title).unwrap();

@@ -28,7 +28,7 @@ fn every_secret_that_is_named_is_written_by_the_plan_or_needed() {
         named.extend(rendered.plan.messaging.iter().map(|messaging| messaging.secret.clone()));
         named.extend(rendered.plan.provides.database.iter().map(|server| server.secret.clone()));
         named.extend(rendered.plan.provides.messaging.iter().map(|server| server.secret.clone()));
-        named.extend(rendered.plan.provides.identity.iter().map(|server| server.secret.clone()));
+        named.extend(rendered.plan.provides.identity.iter().filter_map(|server| server.secret.clone()));
         if let Some(server) = &rendered.plan.provides.compute {
             named.extend([server.metadata_secret.clone(), server.identity_secret.clone()]);
             named.extend(server.cells.iter().map(|cell| cell.messaging_secret.clone()));

@@ -1,0 +1,237 @@
+//! A cloud is a list of parts: what a service says of itself as a part of a cloud, and how its object is settled.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, ValidationRule,
+};
+use kube::{CustomResourceExt, Resource};
+use openstack_operator_model::common::{NameReference, Origin};
+use openstack_operator_model::kind::Kind;
+use openstack_operator_model::name;
+use openstack_operator_model::need::Needs;
+use openstack_operator_model::plan::Plan;
+use openstack_operator_model::service::{self, AnyService, Context, Direction, Entry, Invalid, Member};
+use openstack_operator_model::status::Stage;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::control_plane::OpenStackControlPlaneSpec;
+use crate::takes::{self, Takes};
+
+mod block;
+mod requirement;
+mod settle;
+
+pub(crate) use requirement::rules;
+
+/// A service that is part of a cloud: data and pure functions.
+pub trait Part: 'static {
+    type Object: Resource<DynamicType = ()> + CustomResourceExt + DeserializeOwned;
+    /// Settings of its objects, but for release and images.
+    type Template: Takes + Clone + Serialize + DeserializeOwned;
+    const KIND: Kind;
+    /// The service's plain name, e.g. for labels.
+    const NAME: &'static str;
+    /// The block of a cloud that holds its settings.
+    const FIELD: &'static str = Self::NAME;
+    const STAGE: Stage;
+    const PRESENCE: Presence = Presence::OnRequest;
+    /// Whether members of the service are told what to do by [`Part::direct`].
+    const DIRECTS: bool = false;
+
+    fn template(object: &Self::Object) -> &Self::Template;
+
+    /// Why a cloud with these settings has no use for the service.
+    fn replaced_by(_cloud: &OpenStackControlPlaneSpec) -> Option<&'static str> {
+        None
+    }
+
+    /// Rules of the cloud's definition that concern the service, as pairs of CEL and message.
+    fn cloud_rules() -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// Settles what no declaration can say.
+    fn settle(_template: &mut Self::Template, _cloud: &Cloud<'_>) {}
+
+    /// Where clients find the cloud, where this service is the one that they ask first.
+    fn entrance(_template: &Self::Template) -> Option<String> {
+        None
+    }
+
+    /// What its objects need besides what their settings declare.
+    fn needs(_object: &Self::Object) -> Needs {
+        Needs::default()
+    }
+
+    fn plan(context: &Context<'_, Self::Object>) -> Result<Plan, Invalid>;
+
+    /// Decides on members of a group from what they report.
+    fn direct(_object: &Self::Object, _members: &[Member], _memory: &BTreeMap<String, String>) -> Direction {
+        Direction::default()
+    }
+}
+
+/// Whether a cloud has a service that its spec does not mention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    ByDefault,
+    OnRequest,
+}
+
+/// Makes a [`Part`] into a service of the engine.
+pub struct Deployed<P>(PhantomData<fn() -> P>);
+
+impl<P: Part> service::Service for Deployed<P> {
+    type Object = P::Object;
+    const KIND: Kind = P::KIND;
+    const NAME: &'static str = P::NAME;
+    const DIRECTS: bool = P::DIRECTS;
+
+    fn definition() -> CustomResourceDefinition {
+        takes::rules::add::<P::Template>(P::Object::crd())
+    }
+
+    fn needs(object: &P::Object) -> Needs {
+        takes::needs(P::template(object)).and(P::needs(object))
+    }
+
+    fn plan(context: &Context<'_, P::Object>) -> Result<Plan, Invalid> {
+        P::plan(context)
+    }
+
+    fn direct(object: &P::Object, members: &[Member], memory: &BTreeMap<String, String>) -> Direction {
+        P::direct(object, members, memory)
+    }
+}
+
+/// A part whose types the control plane does not know.
+pub trait AnyPart: AnyService {
+    fn field(&self) -> &'static str;
+    fn stage(&self) -> Stage;
+    fn presence(&self) -> Presence;
+    fn replaced_by(&self, cloud: &OpenStackControlPlaneSpec) -> Option<&'static str>;
+    /// Schema of the part's block.
+    fn block(&self) -> JSONSchemaProps;
+    /// Rules of the cloud's definition that concern the part.
+    fn cloud_rules(&self) -> Vec<ValidationRule>;
+    /// Kinds of parts that the part cannot be without, each with the setting of a cloud that stands in for it.
+    fn requirements(&self) -> Vec<requirement::Requirement>;
+    /// The part's spec, from its block and what the cloud says.
+    fn settle(&self, block: &Value, cloud: &Cloud<'_>) -> Result<Settled, Invalid>;
+}
+
+/// What becomes of a block.
+#[derive(Debug)]
+pub enum Settled {
+    Child {
+        spec: Value,
+        /// Where clients find the cloud.
+        entrance: Option<String>,
+    },
+    /// The part cannot be, for this reason.
+    LeftOut(String),
+}
+
+impl<P: Part> AnyPart for Entry<Deployed<P>> {
+    fn field(&self) -> &'static str {
+        P::FIELD
+    }
+
+    fn stage(&self) -> Stage {
+        P::STAGE
+    }
+
+    fn presence(&self) -> Presence {
+        P::PRESENCE
+    }
+
+    fn replaced_by(&self, cloud: &OpenStackControlPlaneSpec) -> Option<&'static str> {
+        P::replaced_by(cloud)
+    }
+
+    fn block(&self) -> JSONSchemaProps {
+        block::schema(P::Object::crd(), P::Template::declaration().takes())
+    }
+
+    fn cloud_rules(&self) -> Vec<ValidationRule> {
+        let own = P::cloud_rules().into_iter();
+        let topologies = block::topology_rules(P::FIELD, P::Template::declaration().takes());
+        own.chain(topologies).map(|(rule, message)| validation(rule, message)).collect()
+    }
+
+    fn requirements(&self) -> Vec<requirement::Requirement> {
+        requirement::requirements(P::Template::declaration().takes())
+    }
+
+    fn settle(&self, block: &Value, cloud: &Cloud<'_>) -> Result<Settled, Invalid> {
+        let field = format!("spec.{}", P::FIELD);
+        let mut template: P::Template = serde_json::from_value(without_enabled(block))
+            .map_err(|error| Invalid::new(&field, format!("cannot be read: {error}")))?;
+        for take in template.takes() {
+            match settle::settle(take, cloud, P::FIELD) {
+                Ok(()) => {}
+                Err(settle::Unsettled::LeftOut(reason)) => return Ok(Settled::LeftOut(reason)),
+                Err(settle::Unsettled::Invalid(invalid)) => return Err(invalid),
+            }
+        }
+        P::settle(&mut template, cloud);
+        let entrance = P::entrance(&template);
+        let origin = Origin { release: cloud.spec.release, images: cloud.spec.images.clone() };
+        let mut spec = fields(&field, &template)?;
+        spec.extend(fields(&field, &origin)?);
+        Ok(Settled::Child { spec: Value::Object(spec), entrance })
+    }
+}
+
+fn without_enabled(block: &Value) -> Value {
+    let mut block = block.clone();
+    if let Some(fields) = block.as_object_mut() {
+        fields.remove("enabled");
+    }
+    block
+}
+
+fn fields(field: &str, part: &impl Serialize) -> Result<Map<String, Value>, Invalid> {
+    match serde_json::to_value(part) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Ok(Map::new()),
+        Err(error) => Err(Invalid::new(field, format!("has no JSON form: {error}"))),
+    }
+}
+
+fn validation(rule: String, message: String) -> ValidationRule {
+    ValidationRule { rule, message: Some(message), ..ValidationRule::default() }
+}
+
+/// A cloud whose parts are settled.
+pub struct Cloud<'a> {
+    name: &'a str,
+    pub(crate) spec: &'a OpenStackControlPlaneSpec,
+    /// Fields of the parts that it has, by kind.
+    parts: BTreeMap<Kind, &'static str>,
+}
+
+impl<'a> Cloud<'a> {
+    pub(crate) fn new(
+        name: &'a str,
+        spec: &'a OpenStackControlPlaneSpec,
+        parts: impl Iterator<Item = &'static dyn AnyPart>,
+    ) -> Self {
+        let parts = parts.filter(|part| spec.has(*part)).map(|part| (part.kind(), part.field())).collect();
+        Self { name, spec, parts }
+    }
+
+    pub(crate) fn has(&self, kind: Kind) -> bool {
+        self.parts.contains_key(&kind)
+    }
+
+    /// The cloud's object of a kind, where it has one.
+    fn reference(&self, kind: Kind) -> Option<NameReference> {
+        let field = self.parts.get(&kind)?;
+        Some(NameReference::new(name::part(self.name, field)))
+    }
+}

@@ -1,0 +1,153 @@
+//! The schema of a part's block in a cloud: that of the part's own kind, without what the cloud settles.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps,
+};
+use serde_json::{Map, Value, json};
+
+use crate::takes::Take;
+
+/// What stands for the four fields of a scheduling in a block.
+const TOPOLOGY: &str = "topology";
+/// The fields that a topology stands for.
+const SCHEDULING: [&str; 4] = ["nodeSelector", "tolerations", "topologySpread", "priorityClassName"];
+
+/// The schema of a block.
+pub(super) fn schema(definition: CustomResourceDefinition, takes: Vec<Take<'_>>) -> JSONSchemaProps {
+    let versions = definition.spec.versions.into_iter();
+    let schema = versions.filter_map(|version| version.schema?.open_api_v3_schema).next().unwrap_or_default();
+    let spec = schema.properties.and_then(|mut fields| fields.remove("spec")).unwrap_or_default();
+    // Kubernetes' own types always have a JSON form.
+    let mut block = serde_json::to_value(spec).unwrap_or_default();
+    for field in ["release", "images"] {
+        remove(&mut block, field);
+    }
+    for take in &takes {
+        for path in settled(take) {
+            remove(&mut block, &path);
+        }
+        if let Take::Scheduling { field, .. } = take {
+            insert(&mut block, field, TOPOLOGY, json!({ "type": "string", "maxLength": 63 }));
+        }
+    }
+    strip(&mut block);
+    insert(&mut block, "", "enabled", json!({ "type": "boolean" }));
+    serde_json::from_value(block).unwrap_or_default()
+}
+
+/// Fields of a block that a cloud settles.
+fn settled(take: &Take<'_>) -> Vec<String> {
+    let below = |field: &str, names: &[&str]| -> Vec<String> {
+        let prefix = if field.is_empty() { String::new() } else { format!("{field}.") };
+        names.iter().map(|name| format!("{prefix}{name}")).collect()
+    };
+    match take {
+        Take::Exposure(_) => below("", &["gatewayRef", "publicScheme"]),
+        Take::Database { field, .. } => {
+            below(field, &["clusterRef", "host", "port", "secretRef", "adminSecretRef"])
+        }
+        Take::Messaging { field, .. } | Take::Region { field, .. } => vec![(*field).to_owned()],
+        Take::Cache(_) => vec!["cache".to_owned()],
+        Take::Identity(_) => vec!["keystone".to_owned()],
+        Take::Service { field, .. } => below(field, &["clusterRef"]),
+        Take::Scheduling { field, .. } => below(field, &SCHEDULING),
+        Take::Pods { .. } => below("", &["dependsOn", "extraMounts", "podLabels", "podAnnotations"]),
+        Take::Hostname { .. } | Take::Replicas { .. } | Take::StorageClass(_) => Vec::new(),
+    }
+}
+
+/// Rules of a cloud that hold the names of topologies to those that it defines.
+pub(super) fn topology_rules(block: &str, takes: Vec<Take<'_>>) -> Vec<(String, String)> {
+    let rule = |take: Take<'_>| {
+        let Take::Scheduling { field, .. } = take else { return None };
+        let names = [block].into_iter().chain(field.split('.')).filter(|name| !name.is_empty());
+        let mut path = "self.spec".to_owned();
+        let mut absent = String::new();
+        for name in names.chain([TOPOLOGY]) {
+            path = format!("{path}.{name}");
+            absent.push_str(&format!("!has({path}) || "));
+        }
+        Some((
+            format!("{absent}self.spec.topologies.exists(t, t.name == {path})"),
+            format!("{} is not the name of one of spec.topologies", path.trim_start_matches("self.")),
+        ))
+    };
+    takes.into_iter().filter_map(rule).collect()
+}
+
+/// The object schema below which the last field of a path is, and that field.
+fn parent<'a, 'b>(schema: &'a mut Value, path: &'b str) -> Option<(&'a mut Value, &'b str)> {
+    let Some((before, last)) = path.rsplit_once('.') else { return Some((schema, path)) };
+    Some((descend(schema, before)?, last))
+}
+
+fn descend<'a>(schema: &'a mut Value, path: &str) -> Option<&'a mut Value> {
+    path.split('.').filter(|name| !name.is_empty()).try_fold(schema, |schema, name| {
+        let properties = schema.get_mut("properties")?;
+        match name.strip_suffix("[]") {
+            Some(list) => properties.get_mut(list)?.get_mut("items"),
+            None => properties.get_mut(name),
+        }
+    })
+}
+
+/// Removes a field, the rules that mention it, and the object around it where nothing else is left.
+fn remove(schema: &mut Value, path: &str) {
+    let Some((object, field)) = parent(schema, path) else { return };
+    let Some(properties) = object.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    properties.remove(field);
+    let empty = properties.is_empty();
+    if let Some(required) = object.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| name != field);
+    }
+    if let Some(rules) = object.get_mut("x-kubernetes-validations").and_then(Value::as_array_mut) {
+        rules.retain(|rule| !mentions(rule["rule"].as_str().unwrap_or_default(), field));
+    }
+    if let Some((around, _)) = path.rsplit_once('.').filter(|_| empty) {
+        remove(schema, around);
+    }
+}
+
+/// Whether a rule reads a field of its object.
+fn mentions(rule: &str, field: &str) -> bool {
+    let path = format!("self.{field}");
+    rule.match_indices(&path).any(|(start, _)| {
+        let next = rule[start + path.len()..].chars().next();
+        !next.is_some_and(|next| next.is_ascii_alphanumeric() || next == '_')
+    })
+}
+
+fn insert(schema: &mut Value, path: &str, field: &str, property: Value) {
+    let Some(object) = descend(schema, path).and_then(Value::as_object_mut) else { return };
+    let properties = object.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+    properties[field] = property;
+}
+
+/// Leaves out what the kind's own definition says: defaults, and descriptions below the block's own.
+fn strip(block: &mut Value) {
+    let description = block.get("description").cloned();
+    strip_all(block);
+    if let (Some(fields), Some(description)) = (block.as_object_mut(), description) {
+        fields.insert("description".to_owned(), description);
+    }
+}
+
+fn strip_all(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    fields.remove("description");
+    fields.remove("default");
+    if fields.get("x-kubernetes-validations").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+        fields.remove("x-kubernetes-validations");
+    }
+    if fields.get("required").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+        fields.remove("required");
+    }
+    if let Some(properties) = fields.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.values_mut().for_each(strip_all);
+    }
+    for nested in ["items", "additionalProperties"] {
+        if let Some(schema) = fields.get_mut(nested) {
+            strip_all(schema);
+        }
+    }
+}

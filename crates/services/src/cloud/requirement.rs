@@ -1,0 +1,74 @@
+//! Parts that others cannot be without, as rules of the cloud's definition: what is disabled is not needed.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
+use openstack_operator_model::kind::Kind;
+
+use super::{AnyPart, Presence, validation};
+use crate::takes::{Needed, Take};
+use crate::{keystone, mariadb, rabbitmq};
+
+/// A part that another one needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    kind: Kind,
+    /// Field of a cloud's spec that describes something existing instead.
+    instead: Option<&'static str>,
+}
+
+pub(super) fn requirements(takes: Vec<Take<'_>>) -> Vec<Requirement> {
+    let required = |take: Take<'_>| match take {
+        Take::Database { needed: Needed::Always, .. } => {
+            Some(Requirement { kind: mariadb::KIND, instead: Some("database") })
+        }
+        Take::Messaging { needed: Needed::Always, .. } => {
+            Some(Requirement { kind: rabbitmq::KIND, instead: Some("messaging") })
+        }
+        Take::Identity(_) => Some(Requirement { kind: keystone::KIND, instead: Some("identity") }),
+        Take::Service { kind, link, .. } if link.needed() == Some(Needed::Always) => {
+            Some(Requirement { kind, instead: None })
+        }
+        _ => None,
+    };
+    takes.into_iter().filter_map(required).collect()
+}
+
+/// One rule for each part that others need.
+pub(crate) fn rules(parts: &[&'static dyn AnyPart]) -> Vec<ValidationRule> {
+    let mut needed: BTreeMap<&str, (&dyn AnyPart, Option<&str>, Vec<&dyn AnyPart>)> = BTreeMap::new();
+    for part in parts {
+        for Requirement { kind, instead } in part.requirements() {
+            let Some(other) = parts.iter().find(|other| other.kind() == kind) else { continue };
+            needed.entry(other.field()).or_insert((*other, instead, Vec::new())).2.push(*part);
+        }
+    }
+    needed.into_values().map(|(part, instead, dependents)| rule(part, instead, &dependents)).collect()
+}
+
+fn rule(part: &dyn AnyPart, instead: Option<&str>, dependents: &[&dyn AnyPart]) -> ValidationRule {
+    let field = part.field();
+    let unused: Vec<String> =
+        dependents.iter().map(|dependent| format!("!{}", enabled(*dependent))).collect();
+    let existing = instead.map(|instead| format!("has(self.spec.{instead}) || ")).unwrap_or_default();
+    let fields: Vec<&str> = dependents.iter().map(|dependent| dependent.field()).collect();
+    let remedy =
+        instead.map(|instead| format!("describe an existing one in spec.{instead}, ")).unwrap_or_default();
+    validation(
+        format!("{existing}{} || {}", enabled(part), unused.join(" && ")),
+        format!(
+            "spec.{field} is not enabled, and {} cannot be without it: set spec.{field}.enabled to true, {remedy}or \
+             set enabled to false there as well",
+            fields.join(", ")
+        ),
+    )
+}
+
+/// Whether a cloud has a part, in CEL.
+fn enabled(part: &dyn AnyPart) -> String {
+    let field = format!("self.spec.{}", part.field());
+    match part.presence() {
+        Presence::ByDefault => format!("(!has({field}) || !has({field}.enabled) || {field}.enabled)"),
+        Presence::OnRequest => format!("(has({field}) && has({field}.enabled) && {field}.enabled)"),
+    }
+}

@@ -1,0 +1,181 @@
+//! Settling: fills in what a service takes from what its cloud has.
+
+use openstack_operator_model::common::{Exposure, NameReference, PodAdditions, Scheduling};
+use openstack_operator_model::kind::Kind;
+use openstack_operator_model::service::Invalid;
+
+use super::Cloud;
+use crate::concern::{CacheSettings, DatabaseSettings, IdentitySettings, MessagingSettings};
+use crate::takes::{Link, Needed, Role, Scale, Take};
+use crate::{keystone, mariadb, memcached, rabbitmq};
+
+/// Pods that share nothing, in a cloud that survives the loss of a node.
+const STATELESS: i32 = 2;
+/// Members of a quorum in such a cloud.
+const QUORUM: i32 = 3;
+
+/// Why something cannot be settled.
+pub(super) enum Unsettled {
+    /// The part is left out, and the rest of the cloud is not.
+    LeftOut(String),
+    Invalid(Invalid),
+}
+
+type Result = std::result::Result<(), Unsettled>;
+
+/// Fills in one thing that the part of this block takes. What the block says itself stays.
+pub(super) fn settle(take: Take<'_>, cloud: &Cloud<'_>, block: &str) -> Result {
+    match take {
+        Take::Exposure(exposure) => settle_exposure(exposure, cloud, block),
+        Take::Hostname { host, hostname, .. } => {
+            hostname.get_or_insert_with(|| format!("{host}.{}", cloud.spec.public_domain));
+        }
+        Take::Region { region, .. } => {
+            region.get_or_insert_with(|| cloud.spec.region.clone());
+        }
+        Take::Database { settings, needed, .. } => return settle_database(settings, needed, cloud),
+        Take::Messaging { settings, needed, .. } => return settle_messaging(settings, needed, cloud),
+        Take::Cache(settings) => settle_cache(settings, cloud),
+        Take::Identity(settings) => return settle_identity(settings, cloud),
+        Take::Service { kind, link, reference, .. } => return settle_service(kind, link, reference, cloud),
+        Take::Scheduling { field, role, scheduling } => {
+            return settle_scheduling(&path(block, field), role, scheduling, cloud);
+        }
+        Take::Replicas { scale, replicas } => {
+            if cloud.spec.high_availability {
+                replicas.get_or_insert(match scale {
+                    Scale::Quorum => QUORUM,
+                    Scale::Stateless => STATELESS,
+                });
+            }
+        }
+        Take::StorageClass(class) => {
+            if class.is_none() {
+                class.clone_from(&cloud.spec.storage_class_name);
+            }
+        }
+        Take::Pods { additions, .. } => add_to_pods(additions, cloud, block),
+    }
+    Ok(())
+}
+
+fn path(block: &str, field: &str) -> String {
+    let separator = if field.is_empty() { "" } else { "." };
+    format!("spec.{block}{separator}{field}")
+}
+
+fn settle_exposure(exposure: &mut Exposure, cloud: &Cloud<'_>, block: &str) {
+    let hostname = || format!("{block}.{}", cloud.spec.public_domain);
+    exposure.public_hostname.get_or_insert_with(hostname);
+    if exposure.gateway_ref.is_none() {
+        exposure.gateway_ref.clone_from(&cloud.spec.gateway_ref);
+    }
+    exposure.public_scheme.get_or_insert(cloud.spec.public_scheme);
+}
+
+/// Where something is taken from a part that the cloud does not have.
+fn left_out(kind: Kind, needed: Needed, alternative: &str) -> Result {
+    match needed {
+        Needed::Always => {
+            Err(Unsettled::LeftOut(format!("it needs {}, which is not enabled{alternative}", kind.kind)))
+        }
+        Needed::When(_) => Ok(()),
+    }
+}
+
+fn settle_database(settings: &mut DatabaseSettings, needed: Needed, cloud: &Cloud<'_>) -> Result {
+    if let Some(existing) = &cloud.spec.database {
+        settings.host = Some(existing.host.clone());
+        settings.port = existing.port;
+        settings.admin_secret_ref = Some(existing.admin_secret_ref.clone());
+    } else {
+        settings.cluster_ref = cloud.reference(mariadb::KIND);
+        if settings.cluster_ref.is_none() {
+            return left_out(mariadb::KIND, needed, ", or an existing server in spec.database");
+        }
+    }
+    Ok(())
+}
+
+fn settle_messaging(settings: &mut MessagingSettings, needed: Needed, cloud: &Cloud<'_>) -> Result {
+    if let Some(existing) = &cloud.spec.messaging {
+        settings.hosts.clone_from(&existing.hosts);
+        settings.secret_ref = Some(existing.secret_ref.clone());
+        settings.virtual_host.clone_from(&existing.virtual_host);
+    } else {
+        settings.cluster_ref = cloud.reference(rabbitmq::KIND);
+        if settings.cluster_ref.is_none() {
+            return left_out(rabbitmq::KIND, needed, ", or existing servers in spec.messaging");
+        }
+    }
+    Ok(())
+}
+
+fn settle_cache(settings: &mut CacheSettings, cloud: &Cloud<'_>) {
+    match &cloud.spec.cache {
+        Some(existing) => settings.servers.clone_from(&existing.servers),
+        None => settings.cluster_ref = cloud.reference(memcached::KIND),
+    }
+}
+
+fn settle_identity(settings: &mut IdentitySettings, cloud: &Cloud<'_>) -> Result {
+    if let Some(existing) = &cloud.spec.identity {
+        settings.auth_url = Some(existing.auth_url.clone());
+        settings.region = Some(cloud.spec.region.clone());
+        settings.admin_secret_ref = Some(existing.admin_secret_ref.clone());
+    } else {
+        settings.cluster_ref = cloud.reference(keystone::KIND);
+        if settings.cluster_ref.is_none() {
+            return left_out(keystone::KIND, Needed::Always, ", or an existing one in spec.identity");
+        }
+    }
+    Ok(())
+}
+
+fn settle_service(
+    kind: Kind,
+    link: Link,
+    reference: &mut Option<NameReference>,
+    cloud: &Cloud<'_>,
+) -> Result {
+    *reference = cloud.reference(kind);
+    match link.needed() {
+        Some(needed) if reference.is_none() => left_out(kind, needed, ""),
+        _ => Ok(()),
+    }
+}
+
+/// Puts the topology that a block names, or that its role has by default, in place.
+fn settle_scheduling(field: &str, role: Role, scheduling: &mut Scheduling, cloud: &Cloud<'_>) -> Result {
+    let find = |name: &str| cloud.spec.topologies.iter().find(|topology| topology.name == name);
+    let found = match scheduling.topology.take() {
+        Some(name) => Some(find(&name).ok_or_else(|| {
+            let names: Vec<&str> =
+                cloud.spec.topologies.iter().map(|topology| topology.name.as_str()).collect();
+            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            let reason = format!("{name:?} is not the name of one of spec.topologies, which has {known}");
+            Unsettled::Invalid(Invalid::new(format!("{field}.topology"), reason))
+        })?),
+        None => match role {
+            Role::Control => find("control"),
+            // Nodes that run VMs are part of the virtual networks.
+            Role::Network => find("network").or_else(|| find("compute")),
+            Role::Compute => find("compute"),
+        },
+    };
+    if let Some(topology) = found {
+        *scheduling = topology.scheduling.clone();
+    }
+    Ok(())
+}
+
+fn add_to_pods(additions: &mut PodAdditions, cloud: &Cloud<'_>, block: &str) {
+    let spec = cloud.spec;
+    let mounts = spec
+        .extra_mounts
+        .iter()
+        .filter(|mount| mount.services.is_empty() || mount.services.iter().any(|service| service == block));
+    additions.extra_mounts.extend(mounts.map(|mount| mount.mount.clone()));
+    additions.pod_labels.extend(spec.pod_labels.clone());
+    additions.pod_annotations.extend(spec.pod_annotations.clone());
+}

@@ -1,0 +1,300 @@
+//! A program of OpenStack: assembles the plan of a service from its configuration, secrets, processes and tasks.
+
+use openstack_operator_model::common::{Common, Component, ContainerSettings, Exposure, Origin};
+use openstack_operator_model::image::ImageNames;
+use openstack_operator_model::oslo::Document;
+use openstack_operator_model::plan::{
+    Container, Controller, Mount, NetworkService, Plan, Pod, Port, Probes, Task, TaskStage, Variable,
+    Workload,
+};
+use openstack_operator_model::service::{Context, Invalid};
+
+use crate::concern::{IdentitySettings, MessagingSettings};
+use crate::shared::api::{self, Uwsgi};
+use crate::shared::{self, Account, DatabaseClaim, MessageBus, MessagingClaim, Registration};
+use crate::template::ApiTemplate;
+
+/// What the programs of a service have in common.
+pub(crate) struct Project {
+    /// Name of the service, of its user, and of its directory below `/etc`.
+    pub(crate) name: &'static str,
+    /// Number of the user that its processes run as.
+    pub(crate) user: i64,
+    pub(crate) configuration: &'static str,
+    /// Program that manages its data, after which the containers of its tasks are named.
+    pub(crate) manage: &'static str,
+    /// Image of its tasks, and of components that name no other.
+    pub(crate) image: ImageNames,
+    /// Directories that its processes write to, by name.
+    pub(crate) scratch: &'static [(&'static str, &'static str)],
+    pub(crate) amounts: Amounts,
+}
+
+/// CPU and memory that a component asks for, and the memory that it may use, where the user gives none.
+#[derive(Clone, Copy)]
+pub(crate) struct Amounts {
+    pub(crate) cpu: &'static str,
+    pub(crate) memory: &'static str,
+    pub(crate) memory_limit: &'static str,
+}
+
+/// Settings of an object that all its components share.
+pub(crate) struct Settings<'a> {
+    pub(crate) origin: &'a Origin,
+    pub(crate) common: &'a Common,
+    pub(crate) replicas: Option<i32>,
+    pub(crate) exposure: &'a Exposure,
+}
+
+impl<'a> Settings<'a> {
+    /// Settings of a service with one API.
+    pub(crate) fn of(origin: &'a Origin, template: &'a ApiTemplate) -> Self {
+        let ApiTemplate { common, replicas, exposure, .. } = template;
+        Self { origin, common, replicas: *replicas, exposure }
+    }
+}
+
+/// An HTTP API that uWSGI serves.
+pub(crate) struct Api<'a> {
+    /// Name of the component; `api` is the one behind the object's own name.
+    pub(crate) component: &'static str,
+    pub(crate) image: ImageNames,
+    pub(crate) settings: &'a Component,
+    pub(crate) amounts: Amounts,
+    pub(crate) port: Port,
+    /// Path that answers as soon as the API serves.
+    pub(crate) health: &'static str,
+    pub(crate) uwsgi: Uwsgi,
+}
+
+/// A process that serves no clients of its own.
+pub(crate) struct Worker<'a> {
+    pub(crate) component: &'static str,
+    pub(crate) image: ImageNames,
+    pub(crate) settings: &'a Component,
+    pub(crate) command: Vec<String>,
+    pub(crate) controller: Controller,
+    pub(crate) probes: Probes,
+}
+
+/// A plan in the making.
+pub(crate) struct Program<'a, K> {
+    pub(crate) context: &'a Context<'a, K>,
+    project: &'static Project,
+    settings: Settings<'a>,
+    pub(crate) plan: Plan,
+    /// The service's configuration file.
+    pub(crate) document: Document,
+    /// Environment of whatever is added from now on.
+    pub(crate) environment: Vec<Variable>,
+    /// What whatever is added from now on sees besides the configuration file.
+    pub(crate) mounts: Vec<Mount>,
+    /// Address of the API inside the cluster.
+    pub(crate) internal_url: String,
+    /// Address of the API for clients outside.
+    pub(crate) public_url: String,
+}
+
+impl<'a, K> Program<'a, K> {
+    /// Begins the plan of an object whose API has this port. `files` are those that `extraConfig` may name besides the
+    /// configuration file and `uwsgi.ini`.
+    pub(crate) fn new(
+        context: &'a Context<'a, K>,
+        project: &'static Project,
+        settings: Settings<'a>,
+        port: &Port,
+        files: &[&str],
+    ) -> Result<Self, Invalid> {
+        let known = [&[project.configuration, "uwsgi.ini"], files].concat();
+        shared::check_extra_config(settings.common, &known)?;
+        let internal_url = format!("http://{}:{}", shared::service_host(context, context.name), port.number);
+        let public_url = api::public_url(settings.exposure).unwrap_or_else(|| internal_url.clone());
+        let mut plan = Plan {
+            endpoint: Some(public_url.clone()),
+            routes: api::routes(settings.exposure, port.number)?,
+            pull_secrets: settings.origin.images.pull_secrets.clone(),
+            additions: settings.common.additions.clone(),
+            ..Plan::default()
+        };
+        let document = Document::new().set("DEFAULT", "use_stderr", true).set(
+            "oslo_middleware",
+            "enable_proxy_headers_parsing",
+            true,
+        );
+        let document = api::policy(document, &mut plan.files, settings.exposure);
+        let (environment, mounts) = (Vec::new(), Vec::new());
+        Ok(Self { context, project, settings, plan, document, environment, mounts, internal_url, public_url })
+    }
+
+    pub(crate) fn set(&mut self, section: &str, option: &str, value: impl std::fmt::Display) {
+        self.change(|document| document.set(section, option, value));
+    }
+
+    /// Changes the configuration.
+    pub(crate) fn change(&mut self, change: impl FnOnce(Document) -> Document) {
+        self.document = change(std::mem::take(&mut self.document));
+    }
+
+    /// Adds a database, whose connection is in the environment from now on.
+    pub(crate) fn database(&mut self, claim: &DatabaseClaim<'_>) -> Result<(), Invalid> {
+        let connection = shared::database(self.context, &mut self.plan, claim)?;
+        self.environment.push(connection);
+        self.change(|document| shared::database_options(document, claim.section));
+        Ok(())
+    }
+
+    /// Adds the virtual host of the service, whose address is in the environment from now on.
+    pub(crate) fn messaging(&mut self, settings: &MessagingSettings) -> Result<MessageBus, Invalid> {
+        let claim = MessagingClaim { settings, virtual_host: self.project.name, suffix: "messaging" };
+        let bus = shared::messaging(self.context, &mut self.plan, &claim)?;
+        self.environment.push(bus.variable.clone());
+        self.change(shared::messaging_options);
+        Ok(bus)
+    }
+
+    /// Adds the service's user and its entries of the catalog. Its credentials for these sections are in the environment
+    /// from now on.
+    pub(crate) fn register(
+        &mut self,
+        settings: &IdentitySettings,
+        registrations: &[Registration],
+        sections: &[&str],
+        cache: &[String],
+    ) -> Result<Account, Invalid> {
+        let account =
+            shared::register(self.context, &mut self.plan, settings, self.project.name, registrations)?;
+        self.environment.extend(account.credentials(sections));
+        self.change(|document| account.authtoken(document, cache));
+        Ok(account)
+    }
+
+    /// An entry of the catalog for the API, with a path after its addresses.
+    pub(crate) fn registration(
+        &self,
+        service_type: &'static str,
+        description: &'static str,
+        path: &str,
+    ) -> Registration {
+        Registration {
+            service_type,
+            name: self.project.name,
+            description,
+            public: format!("{}{path}", self.public_url),
+            internal: format!("{}{path}", self.internal_url),
+        }
+    }
+
+    /// A container with the service's configuration and the environment as it is now.
+    pub(crate) fn container(
+        &self,
+        name: &'static str,
+        image: ImageNames,
+        settings: &ContainerSettings,
+        amounts: Amounts,
+        command: Vec<String>,
+    ) -> Container {
+        let Project { name: directory, configuration, scratch, .. } = self.project;
+        let Settings { origin, common, exposure, .. } = &self.settings;
+        let mut mounts = vec![shared::file(configuration, &format!("/etc/{directory}/{configuration}"))];
+        mounts.extend(self.mounts.iter().cloned());
+        mounts.extend(scratch.iter().map(|(name, path)| shared::scratch(name, path)));
+        mounts.push(shared::scratch("tmp", "/tmp"));
+        mounts.extend(api::policy_mount(exposure, directory));
+        Container {
+            name,
+            image: shared::component_image(self.context, image, &settings.image, common, origin),
+            command,
+            environment: self.environment.clone(),
+            mounts,
+            resources: shared::component_resources(settings, common, amounts),
+            ..Container::default()
+        }
+    }
+
+    /// Adds a task that runs a command of the service.
+    pub(crate) fn task(&mut self, name: &'static str, stage: TaskStage, command: Vec<String>) -> &mut Task {
+        let Project { image, amounts, user, manage, .. } = self.project;
+        let settings = ContainerSettings::default();
+        let container = self.container(manage, *image, &settings, *amounts, command);
+        let task = Task { name, stage, user: *user, container, repeat_on: Vec::new() };
+        push(&mut self.plan.tasks, task)
+    }
+
+    /// Adds an API.
+    pub(crate) fn api(&mut self, api: Api<'_>) -> &mut Workload {
+        let main = api.component == "api";
+        let file = if main { "uwsgi.ini".to_owned() } else { format!("uwsgi-{}.ini", api.component) };
+        self.plan.files.insert(file.clone(), api::uwsgi(&api.uwsgi, &api.port, self.settings.common));
+        let Project { name, .. } = self.project;
+        let command = shared::uwsgi_command(name);
+        let mut container =
+            self.container(api.component, api.image, &api.settings.container, api.amounts, command);
+        container.mounts.push(shared::file(&file, &format!("/etc/{name}/uwsgi.ini")));
+        self.serve(api.component, api.settings, api::serving(container, api.port, api.health))
+    }
+
+    /// Adds a workload with an address: the object's own, or one that ends with the component's name.
+    pub(crate) fn serve(
+        &mut self,
+        component: &'static str,
+        settings: &Component,
+        container: Container,
+    ) -> &mut Workload {
+        let suffix = (component != "api").then(|| component.into());
+        let service = NetworkService {
+            suffix: suffix.clone(),
+            ports: container.ports.clone(),
+            headless: false,
+            pod: None,
+        };
+        let pod = Pod::new(self.project.user, &self.settings.common.scheduling, vec![container]);
+        let workload = Workload {
+            component: component.into(),
+            suffix,
+            controller: Controller::Deployment,
+            replicas: self.replicas(settings),
+            // Covers the time until clients know that the pod goes, the longest request, and some reserve.
+            pod: Pod { grace_seconds: 75, ..pod },
+            services: vec![service],
+            after: Vec::new(),
+        };
+        push(&mut self.plan.workloads, workload)
+    }
+
+    /// Adds a worker.
+    pub(crate) fn worker(&mut self, worker: Worker<'_>) -> &mut Workload {
+        let Worker { component, image, settings, command, controller, probes } = worker;
+        let Project { user, amounts, .. } = self.project;
+        let mut container = self.container(component, image, &settings.container, *amounts, command);
+        container.probes = probes;
+        let pod = Pod::new(*user, &self.settings.common.scheduling, vec![container]);
+        let pod = Pod { grace_seconds: 90, ..pod };
+        let workload = Workload::part(component, controller, self.replicas(settings), pod);
+        push(&mut self.plan.workloads, workload)
+    }
+
+    /// Number of pods of a component: its own, that of the service, or one.
+    fn replicas(&self, settings: &Component) -> i32 {
+        settings.replicas.or(self.settings.replicas).unwrap_or(1)
+    }
+
+    /// Ends the plan: what the user says of the configuration file wins.
+    pub(crate) fn finish(mut self) -> Plan {
+        let file = self.project.configuration;
+        let document = self.document.merge(self.settings.common.extra_config.get(file));
+        self.plan.files.insert(file.to_owned(), document.render());
+        self.plan
+    }
+}
+
+/// Adds an item to a list and returns it.
+fn push<T>(list: &mut Vec<T>, item: T) -> &mut T {
+    let index = list.len();
+    list.push(item);
+    &mut list[index]
+}
+
+/// Lets a container see a script of the plan.
+pub(crate) fn mount_script(container: &mut Container, file: &str) {
+    container.mounts.push(shared::file(file, &shared::script_path(file)));
+}

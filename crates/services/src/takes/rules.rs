@@ -1,0 +1,87 @@
+//! Rules of a kind's definition that follow from what its objects take.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, ValidationRule,
+};
+
+use super::{Link, Needed, Take, Takes};
+
+/// Adds to a definition the rules that follow from a declaration.
+pub(crate) fn add<T: Takes>(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    let rules: Vec<ValidationRule> = T::declaration().takes().iter().filter_map(rule).collect();
+    for version in &mut definition.spec.versions {
+        let schema = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
+        if let Some(schema) = schema {
+            schema.x_kubernetes_validations.get_or_insert_default().extend(rules.iter().cloned());
+        }
+    }
+    definition
+}
+
+fn rule(take: &Take<'_>) -> Option<ValidationRule> {
+    Some(match take {
+        Take::Exposure(_) => validation(
+            "!has(self.spec.gatewayRef) || has(self.spec.publicHostname)".to_owned(),
+            "spec.gatewayRef needs spec.publicHostname, the name under which the API is reached".to_owned(),
+        ),
+        Take::Database { field, needed, .. } => required(
+            field,
+            *needed,
+            &["clusterRef", "host", "secretRef"],
+            "name a MariaDB in clusterRef, an existing server in host, or a Secret with the host in secretRef",
+        ),
+        Take::Messaging { field, needed, .. } => required(
+            field,
+            *needed,
+            &["clusterRef", "hosts"],
+            "name a RabbitMQ in clusterRef or existing servers in hosts",
+        ),
+        Take::Identity(_) => required(
+            "keystone",
+            Needed::Always,
+            &["clusterRef", "authUrl"],
+            "name a Keystone in clusterRef or an existing one in authUrl",
+        ),
+        Take::Service { field, kind, link: Link::Uses(needed), .. } => {
+            required(field, *needed, &["clusterRef"], &format!("name {} in clusterRef", article(kind.kind)))
+        }
+        Take::Service { field, kind, link: Link::UsesAndWaitsFor, .. } => {
+            let remedy = format!("name {} in clusterRef", article(kind.kind));
+            required(field, Needed::Always, &["clusterRef"], &remedy)
+        }
+        Take::Service { link: Link::UsesIfEnabled | Link::WaitsFor, .. }
+        | Take::Hostname { .. }
+        | Take::Region { .. }
+        | Take::Cache(_)
+        | Take::Scheduling { .. }
+        | Take::Replicas { .. }
+        | Take::StorageClass(_)
+        | Take::Pods { .. } => return None,
+    })
+}
+
+fn article(kind: &str) -> String {
+    let vowel = kind.starts_with(['A', 'E', 'I', 'O', 'U']);
+    format!("{} {kind}", if vowel { "an" } else { "a" })
+}
+
+/// A field with one of several ways to name where something is taken from.
+fn required(field: &str, needed: Needed, ways: &[&str], remedy: &str) -> ValidationRule {
+    let (list, rest) = match field.split_once("[].") {
+        Some((list, rest)) => (Some(list), format!("item.{rest}")),
+        None => (None, format!("self.spec.{field}")),
+    };
+    let named: Vec<String> = ways.iter().map(|way| format!("has({rest}.{way})")).collect();
+    let mut text = format!("has({rest}) && ({})", named.join(" || "));
+    if let Needed::When(condition) = needed {
+        text = format!("!({condition}) || {text}");
+    }
+    if let Some(list) = list {
+        text = format!("!has(self.spec.{list}) || self.spec.{list}.all(item, {text})");
+    }
+    validation(text, format!("spec.{field} is incomplete: {remedy}"))
+}
+
+fn validation(rule: String, message: String) -> ValidationRule {
+    ValidationRule { rule, message: Some(message), ..ValidationRule::default() }
+}
