@@ -308,7 +308,7 @@ mod tests {
         let (mut router, _) = router(THING);
         let needs = NeedIndex::default();
         let other = Key { kind: THING, namespace: "n".into(), name: "other".into() };
-        let need = ObjectNeed { field: "spec.x", kind: THING, name: "t".into() };
+        let need = ObjectNeed { field: "spec.x".into(), kind: THING, namespace: None, name: "t".into() };
         needs.set(&other, &Needs { objects: vec![need], ..Needs::default() }, &[THING]);
         let object = || meta(&json!({ "name": "t", "namespace": "n", "uid": "o", "generation": 1 }));
         assert_eq!(router.route(Event::Apply(object()), &needs), vec![other.clone(), key()]);

@@ -236,11 +236,12 @@ fn unprovided(need: &ObjectNeed, key: &Key, waits: bool) -> Invalid {
             need.kind.kind, need.name, key.namespace
         )
     };
-    Invalid::new(need.field, reason)
+    Invalid::new(&need.field, reason)
 }
 
 fn needed(of: &Key, need: &ObjectNeed) -> Key {
-    Key { kind: need.kind, namespace: of.namespace.clone(), name: need.name.clone() }
+    let namespace = need.namespace.as_ref().unwrap_or(&of.namespace).clone();
+    Key { kind: need.kind, namespace, name: need.name.clone() }
 }
 
 fn service(key: &Key) -> Result<&'static dyn AnyService, Invalid> {

@@ -22,7 +22,7 @@ pub(crate) fn document() -> String {
          yours to choose. A field without a default may be left out, except where it says *required*. What a status means\n\
          is told once, at the end.\n",
     );
-    for service in ALL {
+    for service in ALL.iter() {
         text.push_str(&kind(*service));
     }
     if let Some(service) = ALL.first() {
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn every_kind_has_its_fields_and_a_cloud_refers_to_them() {
         let text = document();
-        for service in ALL {
+        for service in ALL.iter() {
             assert!(text.contains(&format!("\n## {}\n", service.kind().kind)));
         }
         assert!(

@@ -130,7 +130,7 @@ fn runner(arguments: &Arguments, admin: &Admin, client: Client) -> Result<Runner
         environment: Arc::new(SystemEnvironment),
     };
     Ok(Runner {
-        engine: Arc::new(Engine::new(ALL, arguments.site.site(), ports)),
+        engine: Arc::new(Engine::new(&ALL, arguments.site.site(), ports)),
         children,
         metrics,
         drift_interval: Duration::from_secs(arguments.drift_seconds),

@@ -117,7 +117,7 @@ mod tests {
             })
             .collect();
         let mut messages = BTreeSet::new();
-        for service in ALL {
+        for service in ALL.iter() {
             collect_messages(&serde_json::to_value(service.crd())?, &mut messages);
         }
         assert!(messages.len() > 5, "{messages:?}");

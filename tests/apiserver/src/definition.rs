@@ -25,7 +25,7 @@ pub async fn install(client: &Client) -> Result<()> {
 
 async fn install_all(client: &Client) -> Result<()> {
     let api = Api::<CustomResourceDefinition>::all(client.clone());
-    for service in ALL {
+    for service in ALL.iter() {
         let wanted = service.crd();
         let name = wanted.name_any();
         install_one(&api, &wanted).await.with_context(|| format!("failed to install {name}"))?;

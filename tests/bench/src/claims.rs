@@ -72,7 +72,8 @@ impl Work<'_> {
     /// What the operator does by the identity service's API.
     pub(crate) async fn make_catalog(&self, catalog: &Catalog) -> Result<()> {
         let server = &catalog.server;
-        let password = self.values.get(&server.secret, &server.secret_key)?;
+        let secret = server.secret.as_deref().unwrap_or_default();
+        let password = self.values.get(secret, &server.secret_key)?;
         let login = json!({
             "auth_url": server.internal_url, "username": server.username, "password": password,
             "project_name": "admin", "region_name": server.region,

@@ -7,7 +7,7 @@ use crate::table::Table;
 
 pub(crate) fn measure() -> Result<String> {
     let mut table = Table::new(&["kind", "definition as JSON"]);
-    for service in ALL {
+    for service in ALL.iter() {
         let size = serde_json::to_vec(&service.crd())?.len();
         table.row(&[service.kind().kind.to_owned(), format!("{size} bytes")]);
     }

@@ -113,7 +113,7 @@ impl Installed {
 /// Makes the cluster know every kind, as this source defines it.
 pub(crate) async fn install_definitions(client: &Client) -> Result<()> {
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
-    for service in ALL {
+    for service in ALL.iter() {
         let definition = service.crd();
         let name = definition.name_any();
         definitions

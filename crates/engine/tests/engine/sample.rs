@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::DynamicObject;
+use openstack_operator_model::common::NameReference;
 use openstack_operator_model::common::{Reference, Scheduling};
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::{Needs, Resolved};
@@ -74,9 +75,9 @@ impl AnyService for Widget {
 
     fn needs(&self, object: &DynamicObject) -> Result<Needs, Invalid> {
         Ok(Needs::default()
-            .object("spec.cloud", mariadb::KIND, Some(&part(object, "mariadb")))
-            .object("spec.cloud", rabbitmq::KIND, Some(&part(object, "rabbitmq")))
-            .object("spec.cloud", keystone::KIND, Some(&part(object, "keystone"))))
+            .object("spec.cloud", mariadb::KIND, Some(&NameReference::new(part(object, "mariadb"))))
+            .object("spec.cloud", rabbitmq::KIND, Some(&NameReference::new(part(object, "rabbitmq"))))
+            .object("spec.cloud", keystone::KIND, Some(&NameReference::new(part(object, "keystone")))))
     }
 
     fn plan(

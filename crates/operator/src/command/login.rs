@@ -130,7 +130,8 @@ fn identity(keystone: &DynamicObject) -> Result<IdentityServer, Error> {
 
 async fn password(client: &Client, namespace: &str, identity: &IdentityServer) -> Result<String, Error> {
     let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let IdentityServer { secret: name, secret_key: key, .. } = identity;
+    let IdentityServer { secret, secret_key: key, .. } = identity;
+    let name = secret.as_deref().unwrap_or_default();
     let secret = api.get(name).await.context(GetSnafu { object: format!("Secret {namespace}/{name}") })?;
     let value = secret.data.unwrap_or_default().remove(key).map(|value| value.0);
     let text = value.and_then(|value| String::from_utf8(value).ok()).filter(|text| !text.is_empty());
@@ -240,8 +241,8 @@ mod tests {
             internal_url: "http://in/v3".to_owned(),
             public_url: "https://out/v3".to_owned(),
             region: "R".to_owned(),
-            username: "admin".to_owned(),
-            secret: "s".to_owned(),
+            username: Some("admin".to_owned()),
+            secret: Some("s".to_owned()),
             secret_key: "password".to_owned(),
         };
         let public = entry(&identity, "p", false);

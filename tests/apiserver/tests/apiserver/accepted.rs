@@ -29,7 +29,7 @@ async fn every_example_and_every_sample_is_taken_without_a_warning() -> Result<(
             }
         }
         ensure!(problems.is_empty(), "{}", problems.join("\n"));
-        for service in ALL {
+        for service in ALL.iter() {
             let kind = service.kind().kind;
             ensure!(kinds.contains(kind), "there is no example of kind {kind}");
         }

@@ -14,7 +14,7 @@ async fn the_shortest_object_of_every_kind_comes_back_complete() -> Result<()> {
         install(&sandbox.client).await?;
         let server = Server::new(sandbox);
         let files = files("defaults")?;
-        for service in ALL {
+        for service in ALL.iter() {
             let kind = service.kind().kind;
             let file = files.iter().find(|file| file.objects[0]["kind"] == kind);
             let file = file.with_context(|| format!("corpus/defaults has no file for kind {kind}"))?;

@@ -20,7 +20,7 @@ const SERVED: Duration = Duration::from_secs(30);
 async fn every_definition_is_taken_without_a_warning() -> Result<()> {
     with_namespace("definitions", PodSecurity::Restricted, async |sandbox| {
         let server = Server::new(sandbox);
-        for service in ALL {
+        for service in ALL.iter() {
             let definition = serde_json::to_value(service.crd())?;
             accepted(&definition, server.apply(&definition, Effect::DryRun).await?)?;
         }
@@ -34,7 +34,7 @@ async fn every_definition_is_established_without_a_complaint() -> Result<()> {
     with_namespace("established", PodSecurity::Restricted, async |sandbox| {
         install(&sandbox.client).await?;
         let api = Api::<CustomResourceDefinition>::all(sandbox.client.clone());
-        for service in ALL {
+        for service in ALL.iter() {
             let name = service.crd().name_any();
             let found = api.get(&name).await?;
             for (wanted, status) in [
@@ -63,7 +63,7 @@ async fn every_kind_is_found_by_its_short_name_and_its_category() -> Result<()> 
         let mut short_names = eventually("all kinds to be served as they are", SERVED, async || {
             let served = sandbox.client.list_api_group_resources(&format!("{GROUP}/{VERSION}")).await?;
             let mut short_names = Vec::new();
-            for service in ALL {
+            for service in ALL.iter() {
                 let kind = service.kind();
                 let resource = served.resources.iter().find(|resource| resource.name == kind.plural);
                 let resource = resource.with_context(|| format!("{} is not served", kind.plural))?;
