@@ -126,6 +126,22 @@ fn a_changed_file_is_shown_by_its_lines_and_replaces_the_pods_that_read_it() {
 }
 
 #[test]
+fn pods_of_nodes_are_replaced_on_as_many_nodes_as_they_run_on() {
+    let mut live = running(&json!({}));
+    for (key, object) in &mut live.objects {
+        if key.kind == DAEMON_SET {
+            object["status"] = json!({ "desiredNumberScheduled": 3 });
+        }
+    }
+    let changes = found(&json!({ "images": { "tag": "2" } }), &live);
+    let sets: Vec<&Change> = changes.iter().filter(|change| change.key.kind == DAEMON_SET).collect();
+    assert!(!sets.is_empty());
+    for change in sets {
+        assert_eq!(change.restarts, Some(3), "{}", change.key);
+    }
+}
+
+#[test]
 fn another_image_runs_the_migrations() {
     let changes = found(&json!({ "keystone": { "image": { "tag": "2" } } }), &running(&json!({})));
     let all = titles(&changes);

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use openstack_operator_model::common::PAUSE_ANNOTATION;
-use openstack_operator_model::kind::{DEPLOYMENT, HTTP_ROUTE, JOB, Kind, STATEFUL_SET};
+use openstack_operator_model::kind::{DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, STATEFUL_SET};
 use openstack_operator_services::{kinds, of_kind};
 use snafu::Snafu;
 
@@ -188,7 +188,9 @@ fn summary(changes: &[Change], paint: Paint) -> String {
         .iter()
         .filter_map(|change| {
             let pods = change.restarts?;
-            Some(format!("{} ({pods} pod{})", title(change), if pods == 1 { "" } else { "s" }))
+            let plural = if pods == 1 { "" } else { "s" };
+            let order = if change.key.kind == DAEMON_SET { ", node by node" } else { "" };
+            Some(format!("{} ({pods} pod{plural}{order})", title(change)))
         })
         .collect();
     let runs = changes.iter().filter(|change| change.key.kind == JOB && change.action != Action::Delete);
@@ -229,6 +231,12 @@ mod tests {
              \nPlan: 1 to create, 1 to change, 1 to delete.\nRestarts: Deployment k (2 pods)\nRuns: Job k-db-expand\n"
         );
         assert!(report(&changes, Paint::Colored).contains("\u{1b}[32m+replicas: 2\u{1b}[0m"));
+    }
+
+    #[test]
+    fn pods_on_nodes_are_replaced_node_by_node() {
+        let changes = [change(DAEMON_SET, "c", Action::Change(Vec::new()), Some(3))];
+        assert!(report(&changes, Paint::Plain).ends_with("Restarts: DaemonSet c (3 pods, node by node)\n"));
     }
 
     #[test]
