@@ -131,6 +131,28 @@ fn what_is_wrong_is_told_with_file_document_path_and_reason() {
 }
 
 #[test]
+fn a_tag_is_that_of_one_release() {
+    let render = |arguments: &[&str], variable: Option<&str>| {
+        let mut command = program();
+        command.args(["render", "-f", "samples/minimal.yaml", "--images-family", "debian"]).args(arguments);
+        let variables = variable.map(|value| ("OPENSTACK_OPERATOR_IMAGES_TAG", value));
+        command.envs(variables).output().unwrap()
+    };
+    for (arguments, variable, image) in [
+        ([].as_slice(), None, "openstack/keystone:2025.1\n"),
+        (&[], Some(""), "openstack/keystone:2025.1\n"),
+        (&[], Some("2025.1=nightly"), "openstack/keystone:nightly\n"),
+        (&["--images-tag", "2025.1=today"], Some("2025.1=nightly"), "openstack/keystone:today\n"),
+    ] {
+        let rendered = text(&render(arguments, variable).stdout);
+        assert!(rendered.contains(image), "{arguments:?} {variable:?}: {rendered}");
+    }
+    let output = render(&["--images-tag", "nightly"], None);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("write e.g. 2025.1=nightly"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn what_only_planning_finds_names_the_part_that_it_is_of() {
     let draft = Draft::new(
         "schedule.yaml",

@@ -12,7 +12,7 @@ use crate::input::{Document, Origin};
 use crate::plan_all::{Known, KnownObject, plan_all};
 
 fn site() -> Site {
-    let images = ImageDefaults { family: Family::Kolla, registry: None, tag: None };
+    let images = ImageDefaults { family: Family::Kolla, registry: None, tags: BTreeMap::new() };
     Site { images, cluster_domain: "cluster.local".to_owned() }
 }
 

@@ -20,7 +20,7 @@ use crate::input::{self, Input, Namespace, Problems};
 use crate::live::{self, Live};
 use crate::output::{self, Color, ColorChoice, Paint};
 use crate::plan_all::{Planned, plan_all};
-use crate::site::SiteOverrides;
+use crate::site::{self, SiteOverrides};
 
 /// Print what would change in a cluster if the objects were applied to it.
 ///
@@ -55,6 +55,8 @@ pub(crate) enum Error {
     #[snafu(transparent)]
     Plan { source: Problems },
     #[snafu(transparent)]
+    Site { source: site::Error },
+    #[snafu(transparent)]
     Print { source: output::Error },
 }
 
@@ -69,7 +71,7 @@ pub(crate) async fn plan(arguments: &Arguments) -> Result<ExitCode, Error> {
         documents.iter().map(|document| document.key.namespace.clone()).collect();
     let live = live::read(&client, &namespaces).await?;
     let environment = operator_environment(&client).await;
-    let site = arguments.site.site(&environment.clone().unwrap_or_default());
+    let site = arguments.site.site(&environment.clone().unwrap_or_default())?;
     let planned = plan_all(documents, &site, &live.known())?;
     let desired = desired(&planned);
     let mut notes = remarks(&planned, &skipped);
