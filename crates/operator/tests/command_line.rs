@@ -131,6 +131,20 @@ fn what_is_wrong_is_told_with_file_document_path_and_reason() {
 }
 
 #[test]
+fn a_rule_that_is_broken_is_told() {
+    let draft = Draft::new(
+        "broken.yaml",
+        "apiVersion: openstack.k8s.io/v1alpha1\nkind: OpenStackControlPlane\nmetadata: {name: cloud}\n\
+         spec:\n  mariadb: {replicas: 2}\n",
+    );
+    let output = run(&["render", "-f", draft.path()]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = text(&output.stderr);
+    let reason = "spec.mariadb.replicas: replicas must be odd: 1, 3, 5 or 7 (it is 2)\n";
+    assert!(told.ends_with(reason), "{told}");
+}
+
+#[test]
 fn a_tag_is_that_of_one_release() {
     let render = |arguments: &[&str], variable: Option<&str>| {
         let mut command = program();

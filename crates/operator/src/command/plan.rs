@@ -20,6 +20,7 @@ use crate::input::{self, Input, Namespace, Problems};
 use crate::live::{self, Live};
 use crate::output::{self, Color, ColorChoice, Paint};
 use crate::plan_all::{Planned, plan_all};
+use crate::refusal::ensure_accepted;
 use crate::site::{self, SiteOverrides};
 
 /// Print what would change in a cluster if the objects were applied to it.
@@ -73,6 +74,7 @@ pub(crate) async fn plan(arguments: &Arguments) -> Result<ExitCode, Error> {
     let environment = operator_environment(&client).await;
     let site = arguments.site.site(&environment.clone().unwrap_or_default())?;
     let planned = plan_all(documents, &site, &live.known())?;
+    ensure_accepted(&planned, &live)?;
     let desired = desired(&planned);
     let mut notes = remarks(&planned, &skipped);
     if environment.is_none() {
