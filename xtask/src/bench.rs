@@ -12,7 +12,7 @@ use crate::command::show;
 use crate::directories::Directories;
 use crate::document::Document;
 use crate::graph::{Graph, Weight};
-use crate::images::{Builder, RELEASE, origin::Origin};
+use crate::images::{Builder, origin::Origin};
 use crate::process;
 use crate::progress::{self, Progress};
 
@@ -101,7 +101,7 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<()
             let origin = Origin::local(&builder, settings);
             command.env("KUBECONFIG", cluster::kubeconfig(directories));
             command.arg("--operator").arg(builder.program("operator")?);
-            command.args(["--images-registry", &origin.prefix(), "--images-tag", RELEASE]);
+            command.args(["--images-registry", &origin.prefix()]);
             if part.is_cloud() {
                 command.args(["--operator-image", &origin.reference("operator")?]);
                 command.arg("--sample").arg(&sample);

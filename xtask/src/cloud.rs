@@ -17,7 +17,7 @@ use crate::cluster::{self, settings::Settings};
 use crate::command::{Log, output, show};
 use crate::directories::Directories;
 use crate::graph::{Graph, Weight};
-use crate::images::{Builder, RELEASE, origin::Origin};
+use crate::images::{Builder, origin::Origin};
 use crate::kubectl::Kubectl;
 use crate::process;
 use crate::progress::{self, Progress};
@@ -211,7 +211,7 @@ fn install_operator(
     Ok(image.to_owned())
 }
 
-fn manifests_arguments<'a>(image: &'a str, registry: &'a str) -> [&'a str; 11] {
+fn manifests_arguments<'a>(image: &'a str, registry: &'a str) -> [&'a str; 9] {
     [
         "manifests",
         "--namespace",
@@ -222,8 +222,6 @@ fn manifests_arguments<'a>(image: &'a str, registry: &'a str) -> [&'a str; 11] {
         FAMILY,
         "--images-registry",
         registry,
-        "--images-tag",
-        RELEASE,
     ]
 }
 
@@ -276,7 +274,7 @@ mod tests {
         assert_eq!(
             arguments.join(" "),
             "manifests --namespace openstack-operator --image 10.100.0.1:5000/openstack/operator:1 \
-             --images-family debian --images-registry 10.100.0.1:5000/openstack --images-tag 2025.1"
+             --images-family debian --images-registry 10.100.0.1:5000/openstack"
         );
     }
 

@@ -47,6 +47,19 @@ fn every_file_can_be_read_in_one_sitting() -> Result<()> {
 }
 
 #[test]
+fn no_function_is_excused_from_being_short() -> Result<()> {
+    let settings = files("clippy.toml")?;
+    let is_counted = settings.iter().any(|(_, text)| text.contains("too-many-lines-threshold = 60\n"));
+    assert!(is_counted, "clippy.toml does not say how long a function may be");
+    // In two parts, so that this file does not name the lint itself.
+    let lint = ["clippy::too_many", "lines"].join("_");
+    for (path, text) in files(".rs")? {
+        assert!(!text.contains(&lint), "{} sets {lint} aside: split the function", path.display());
+    }
+    Ok(())
+}
+
+#[test]
 fn links_between_documents_lead_somewhere() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for (path, text) in files(".md")? {

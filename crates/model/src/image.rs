@@ -1,5 +1,9 @@
 //! Where images come from: families of images, and how a component's reference is made.
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,19 +20,53 @@ pub enum Family {
     Debian,
 }
 
-/// Which OpenStack release runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Release {
-    #[default]
-    #[serde(rename = "2025.1")]
-    Epoxy,
+/// Declares every release once, with its number.
+macro_rules! releases {
+    ($($(#[$attribute:meta])* $name:ident = $number:literal),+ $(,)?) => {
+        /// Which OpenStack release runs.
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+        )]
+        pub enum Release {
+            $($(#[$attribute])* #[serde(rename = $number)] $name,)+
+        }
+
+        impl Release {
+            /// From the oldest to the newest.
+            pub const ALL: &[Self] = &[$(Self::$name),+];
+
+            pub fn number(self) -> &'static str {
+                match self {
+                    $(Self::$name => $number,)+
+                }
+            }
+        }
+    };
 }
 
-impl Release {
-    pub fn number(self) -> &'static str {
-        match self {
-            Self::Epoxy => "2025.1",
-        }
+releases! {
+    #[default] Epoxy = "2025.1",
+}
+
+/// A number that is not one of a release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownRelease(pub String);
+
+impl fmt::Display for UnknownRelease {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known: Vec<&str> = Release::ALL.iter().map(|release| release.number()).collect();
+        write!(formatter, "there is no release {:?}; there are {}", self.0, known.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownRelease {}
+
+impl FromStr for Release {
+    type Err = UnknownRelease;
+
+    fn from_str(number: &str) -> Result<Self, Self::Err> {
+        let mut all = Self::ALL.iter().copied();
+        all.find(|release| release.number() == number).ok_or_else(|| UnknownRelease(number.to_owned()))
     }
 }
 
@@ -86,14 +124,15 @@ pub struct Image {
 pub struct ImageDefaults {
     pub family: Family,
     pub registry: Option<String>,
-    pub tag: Option<String>,
+    /// A release that is not here has the family's own tag.
+    pub tags: BTreeMap<Release, String>,
 }
 
 impl ImageDefaults {
     /// The reference of an image, from the most particular setting to the most general.
     pub fn reference(&self, names: ImageNames, images: &Images, image: &Image, release: Release) -> String {
         let family = images.family.unwrap_or(self.family);
-        // The operator's registry and tag are those of its own family: another family has others.
+        // The operator's registry and tags are those of its own family: another family has others.
         let own = (family == self.family).then_some(self);
         let repository = image.repository.clone().unwrap_or_else(|| {
             let registry = images.registry.as_deref().or_else(|| own.and_then(|d| d.registry.as_deref()));
@@ -107,7 +146,7 @@ impl ImageDefaults {
             .tag
             .clone()
             .or_else(|| images.tag.clone())
-            .or_else(|| own.and_then(|defaults| defaults.tag.clone()))
+            .or_else(|| own.and_then(|defaults| defaults.tags.get(&release).cloned()))
             .unwrap_or_else(|| match family {
                 Family::Kolla => format!("{}-ubuntu-noble", release.number()),
                 Family::Debian => release.number().to_owned(),
@@ -127,7 +166,7 @@ mod tests {
         let defaults = ImageDefaults {
             family: Family::Debian,
             registry: Some("r:5000/o".into()),
-            tag: Some("t1".into()),
+            tags: BTreeMap::from([(Release::Epoxy, "t1".into())]),
         };
         defaults.reference(NAMES, images, image, Release::Epoxy)
     }
@@ -140,6 +179,25 @@ mod tests {
             reference(&kolla, &Image::default()),
             "quay.io/openstack.kolla/mariadb-server:2025.1-ubuntu-noble"
         );
+    }
+
+    #[test]
+    fn a_release_without_a_tag_of_the_operator_has_the_family_s_own() {
+        let defaults = |family| ImageDefaults { family, registry: None, tags: BTreeMap::new() };
+        let reference =
+            |family| defaults(family).reference(NAMES, &Images::default(), &Image::default(), Release::Epoxy);
+        assert_eq!(reference(Family::Debian), "openstack/mariadb:2025.1");
+        assert_eq!(reference(Family::Kolla), "quay.io/openstack.kolla/mariadb-server:2025.1-ubuntu-noble");
+    }
+
+    #[test]
+    fn a_release_is_known_by_its_number() {
+        for release in Release::ALL {
+            assert_eq!(release.number().parse(), Ok(*release));
+            assert_eq!(serde_json::to_value(release).ok(), Some(release.number().into()));
+        }
+        let unknown = "2020.1".parse::<Release>().unwrap_err();
+        assert_eq!(unknown.to_string(), "there is no release \"2020.1\"; there are 2025.1");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Amounts of memory and storage as Kubernetes writes them.
+//! Amounts of CPU, memory and storage as Kubernetes writes them.
 
 use crate::service::Invalid;
 
@@ -38,6 +38,11 @@ pub fn smaller<'a>(one: &'a str, other: &'a str) -> &'a str {
     }
 }
 
+/// Whether two quantities are the same amount, however they are written.
+pub fn is_same(one: &str, other: &str) -> bool {
+    thousandths(one).is_some_and(|number| thousandths(other) == Some(number))
+}
+
 /// How many thousandths of one a quantity is: Kubernetes knows nothing finer.
 fn thousandths(quantity: &str) -> Option<u128> {
     let unit = UNITS.iter().find_map(|(suffix, factor, divisor)| {
@@ -72,5 +77,15 @@ mod tests {
         assert_eq!((larger("1Gi", "1500M"), smaller("1Gi", "1500M")), ("1500M", "1Gi"));
         assert_eq!((larger("0.5", "50m"), smaller("0.5", "50m")), ("0.5", "50m"));
         assert_eq!((larger("1Gi", "much"), smaller("1Gi", "much")), ("1Gi", "1Gi"));
+    }
+
+    #[test]
+    fn an_amount_is_the_same_in_every_unit() {
+        for (one, other) in [("1", "1000m"), ("1Gi", "1024Mi"), ("1.5", "1500m"), ("2k", "2000")] {
+            assert!(is_same(one, other), "{one} {other}");
+        }
+        for (one, other) in [("1", "1001m"), ("1G", "1Gi"), ("much", "much"), ("much", "1"), ("1", "much")] {
+            assert!(!is_same(one, other), "{one} {other}");
+        }
     }
 }

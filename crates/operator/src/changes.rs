@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use openstack_operator_engine::engine::Key;
-use openstack_operator_model::kind::{CONFIG_MAP, DEPLOYMENT, JOB, SECRET, STATEFUL_SET};
+use openstack_operator_model::kind::{CONFIG_MAP, CONTROLLERS, DAEMON_SET, JOB, Kind, SECRET};
 use openstack_operator_model::lower::TASK_ANNOTATION;
 use openstack_operator_model::name;
 use openstack_operator_model::plan::{SecretContent, Task, VariableValue};
@@ -100,9 +100,8 @@ impl Comparison<'_> {
         if hunks.is_empty() && wanted.key.kind != JOB {
             return None;
         }
-        let has_pods = [DEPLOYMENT, STATEFUL_SET].contains(&wanted.key.kind);
-        let pods = found.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
-        let restarts = (has_pods && difference.changes_pods()).then_some(pods);
+        let has_pods = CONTROLLERS.contains(&wanted.key.kind) && difference.changes_pods();
+        let restarts = has_pods.then(|| pods(wanted.key.kind, found)).filter(|pods| *pods > 0);
         Some(Change { key: wanted.key.clone(), action: Action::Change(hunks), restarts })
     }
 
@@ -220,6 +219,14 @@ impl Comparison<'_> {
                 planned.plan.tasks.iter().any(|task| name::part(&planned.key.name, task.name) == key.name)
             })
     }
+}
+
+/// How many pods a controller has.
+fn pods(kind: Kind, found: &Value) -> i64 {
+    // The nodes that are chosen are counted by Kubernetes, and no pod is there before it has counted them.
+    let (pointer, least) =
+        if kind == DAEMON_SET { ("/status/desiredNumberScheduled", 0) } else { ("/spec/replicas", 1) };
+    found.pointer(pointer).and_then(Value::as_i64).unwrap_or(least)
 }
 
 fn runs_the_same(task: &Task, found: &Value) -> bool {

@@ -18,7 +18,7 @@ const EXPRESSIONS: [(&str, &str); 10] = [
     ("HELM-PULL-SECRETS", "{{ .Values.image.pullSecrets | toJson }}"),
     ("HELM-FAMILY", "{{ .Values.images.family | quote }}"),
     ("HELM-REGISTRY", "{{ .Values.images.registry | quote }}"),
-    ("HELM-TAG", "{{ .Values.images.tag | quote }}"),
+    ("HELM-TAGS", r#"{{ join "," .Values.images.tags | quote }}"#),
     ("HELM-DOMAIN", "{{ .Values.clusterDomain | quote }}"),
 ];
 
@@ -43,7 +43,7 @@ pub(crate) fn files() -> BTreeMap<String, String> {
         environment: vec![
             ("OPENSTACK_OPERATOR_IMAGES_FAMILY", "HELM-FAMILY".to_owned()),
             ("OPENSTACK_OPERATOR_IMAGES_REGISTRY", "HELM-REGISTRY".to_owned()),
-            ("OPENSTACK_OPERATOR_IMAGES_TAG", "HELM-TAG".to_owned()),
+            ("OPENSTACK_OPERATOR_IMAGES_TAG", "HELM-TAGS".to_owned()),
             ("OPENSTACK_OPERATOR_CLUSTER_DOMAIN", "HELM-DOMAIN".to_owned()),
         ],
         resources: json!("HELM-RESOURCES"),
@@ -106,8 +106,8 @@ images:
   family: kolla
   # Registry and path before an image's name; the family's own where this is empty.
   registry: \"\"
-  # Tag of every image; the family's own for the release where this is empty.
-  tag: \"\"
+  # Tags by release, as a list of RELEASE=TAG; a release that is not in it has the family's own tag for it.
+  tags: []
 
 # Domain of the cluster's Services.
 clusterDomain: cluster.local

@@ -1,6 +1,7 @@
 //! How a live object differs from a manifest, in what the operator says of it and in nothing else.
 
 use openstack_operator_model::lower::{APPLIED_ANNOTATION, MANAGER, SECRETS_ANNOTATION};
+use openstack_operator_model::quantity;
 use serde_json::{Map, Value};
 
 pub(crate) use crate::difference::hunk::{Hunk, Line, file_hunks, hunks};
@@ -119,7 +120,7 @@ fn harmonize(before: &Value, after: &mut Value) {
             after.retain(|field, value| before.contains_key(field) || !is_empty(value));
             for (field, value) in after.iter_mut() {
                 let Some(before) = before.get(field) else { continue };
-                if is_amount(field) && amount(before) == amount(value) && amount(value).is_some() {
+                if is_amount(field) && is_same_amount(before, value) {
                     *value = before.clone();
                 } else {
                     harmonize(before, value);
@@ -155,28 +156,9 @@ fn is_amount(field: &str) -> bool {
     ["cpu", "memory", "storage"].contains(&field)
 }
 
-/// An amount of CPU, memory or storage in thousandths, which the API server writes in the shortest way.
-fn amount(value: &Value) -> Option<u128> {
-    const UNITS: [(&str, u128); 12] = [
-        ("Ki", 1000 << 10),
-        ("Mi", 1000 << 20),
-        ("Gi", 1000 << 30),
-        ("Ti", 1000 << 40),
-        ("Pi", 1000 << 50),
-        ("m", 1),
-        ("k", 1_000_000),
-        ("M", 1_000_000_000),
-        ("G", 1_000_000_000_000),
-        ("T", 1_000_000_000_000_000),
-        ("P", 1_000_000_000_000_000_000),
-        ("", 1000),
-    ];
-    let text = value.as_str()?;
-    let (digits, factor) =
-        UNITS.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)))?;
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let scale = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    format!("{whole}{fraction}").parse::<u128>().ok()?.checked_mul(factor)?.checked_div(scale)
+/// The API server writes an amount of CPU, memory or storage in the shortest way.
+fn is_same_amount(one: &Value, other: &Value) -> bool {
+    one.as_str().zip(other.as_str()).is_some_and(|(one, other)| quantity::is_same(one, other))
 }
 
 #[cfg(test)]

@@ -179,7 +179,7 @@ fn document(origin: &Origin, value: Value, namespace: &Namespace) -> Result<Kept
         return Err(one("metadata.name", "is required".to_owned()));
     }
     let mut found: Vec<Problem> =
-        schema::check(&schema::of(service), &value).into_iter().map(problem).collect();
+        schema::check(&schema::of(service), &value, None).into_iter().map(problem).collect();
     found.extend(unknown_metadata(&value).map(problem));
     if !found.is_empty() {
         return Err(found);

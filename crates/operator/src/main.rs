@@ -16,6 +16,7 @@ mod live;
 mod output;
 mod plan_all;
 mod reference;
+mod refusal;
 mod rights;
 mod run;
 mod schema;

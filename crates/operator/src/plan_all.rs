@@ -36,6 +36,8 @@ pub(crate) struct KnownObject {
 /// An object with its plan and the manifests that it stands for.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
+    /// Where it was written, or the object that it is a part of.
+    pub(crate) origin: Origin,
     pub(crate) key: Key,
     /// The object that this one is a part of; none where it was written by a person.
     pub(crate) parent: Option<Key>,
@@ -74,9 +76,19 @@ struct Pending {
 
 impl Pending {
     fn problem(&self, invalid: Invalid) -> Problem {
-        let part = self.parent.as_ref().map(|parent| format!(", part of {parent}")).unwrap_or_default();
-        Problem { origin: self.origin.clone(), object: Some(format!("{}{part}", self.key)), invalid }
+        problem(&self.origin, &self.key, self.parent.as_ref(), invalid)
     }
+}
+
+impl Planned {
+    pub(crate) fn problem(&self, invalid: Invalid) -> Problem {
+        problem(&self.origin, &self.key, self.parent.as_ref(), invalid)
+    }
+}
+
+fn problem(origin: &Origin, key: &Key, parent: Option<&Key>, invalid: Invalid) -> Problem {
+    let part = parent.map(|parent| format!(", part of {parent}")).unwrap_or_default();
+    Problem { origin: origin.clone(), object: Some(format!("{key}{part}")), invalid }
 }
 
 struct Planning<'a> {
@@ -196,6 +208,7 @@ impl<'a> Planning<'a> {
             self.add(part(pending, child));
         }
         self.planned.push(Planned {
+            origin: pending.origin.clone(),
             key: pending.key.clone(),
             parent: pending.parent.clone(),
             object: pending.object.clone(),

@@ -5,6 +5,11 @@ use std::collections::BTreeMap;
 use clap::{Args, ValueEnum};
 use openstack_operator_model::image::{Family, ImageDefaults};
 use openstack_operator_model::service::Site;
+use snafu::{ResultExt, Snafu};
+
+use crate::site::tags::{ReleaseTags, TagsError};
+
+mod tags;
 
 const FAMILY: &str = "OPENSTACK_OPERATOR_IMAGES_FAMILY";
 const REGISTRY: &str = "OPENSTACK_OPERATOR_IMAGES_REGISTRY";
@@ -21,9 +26,10 @@ pub(crate) struct SiteArguments {
     /// Registry and path before an image's name [default: the family's own].
     #[arg(long, env = REGISTRY, value_name = "PREFIX")]
     pub(crate) images_registry: Option<String>,
-    /// Tag of the images [default: the family's own for the release].
-    #[arg(long, env = TAG, value_name = "TAG")]
-    pub(crate) images_tag: Option<String>,
+    /// Tag of the images of one release, e.g. 2025.1=2025.1-20261117; may be given once for each release [default: the
+    /// family's own for the release].
+    #[arg(long, env = TAG, value_name = "RELEASE=TAG")]
+    pub(crate) images_tag: Vec<ReleaseTags>,
     /// Domain of the cluster's Services.
     #[arg(long, env = DOMAIN, value_name = "DOMAIN", default_value = DEFAULT_DOMAIN)]
     pub(crate) cluster_domain: String,
@@ -50,7 +56,7 @@ impl SiteArguments {
             images: ImageDefaults {
                 family: self.images_family.into(),
                 registry: given(self.images_registry.as_ref()),
-                tag: given(self.images_tag.as_ref()),
+                tags: ReleaseTags::merge(&self.images_tag).0,
             },
             cluster_domain: self.cluster_domain.clone(),
         }
@@ -62,7 +68,7 @@ impl SiteArguments {
         [
             (FAMILY, family),
             (REGISTRY, given(self.images_registry.as_ref())),
-            (TAG, given(self.images_tag.as_ref())),
+            (TAG, given(Some(&ReleaseTags::merge(&self.images_tag).to_string()))),
             (DOMAIN, Some(self.cluster_domain.clone())),
         ]
         .into_iter()
@@ -85,56 +91,85 @@ pub(crate) struct SiteOverrides {
     /// Registry and path before an image's name [default: that of the cluster's operator].
     #[arg(long, value_name = "PREFIX")]
     images_registry: Option<String>,
-    /// Tag of the images [default: that of the cluster's operator].
-    #[arg(long, value_name = "TAG")]
-    images_tag: Option<String>,
+    /// Tag of the images of one release, e.g. 2025.1=2025.1-20261117; may be given once for each release [default: that
+    /// of the cluster's operator].
+    #[arg(long, value_name = "RELEASE=TAG")]
+    images_tag: Vec<ReleaseTags>,
     /// Domain of the cluster's Services [default: that of the cluster's operator].
     #[arg(long, value_name = "DOMAIN")]
     cluster_domain: Option<String>,
 }
 
+#[derive(Debug, Snafu)]
+#[snafu(display("the operator in the cluster cannot be followed: its variable {TAG} is {value:?}"))]
+pub(crate) struct Error {
+    value: String,
+    source: TagsError,
+}
+
 impl SiteOverrides {
     /// What the flags say, then what the operator's process was told, then what it takes where it was told nothing.
-    pub(crate) fn site(&self, environment: &BTreeMap<String, String>) -> Site {
+    pub(crate) fn site(&self, environment: &BTreeMap<String, String>) -> Result<Site, Error> {
         let told = |flag: &Option<String>, variable: &str| {
             given(flag.as_ref()).or_else(|| given(environment.get(variable)))
         };
         let family = environment.get(FAMILY).and_then(|name| FamilyArgument::from_str(name, true).ok());
-        Site {
+        let value = environment.get(TAG).cloned().unwrap_or_default();
+        let mut tags: ReleaseTags = value.parse().context(Snafu { value })?;
+        tags.0.extend(ReleaseTags::merge(&self.images_tag).0);
+        Ok(Site {
             images: ImageDefaults {
                 family: self.images_family.or(family).unwrap_or(FamilyArgument::Kolla).into(),
                 registry: told(&self.images_registry, REGISTRY),
-                tag: told(&self.images_tag, TAG),
+                tags: tags.0,
             },
             cluster_domain: told(&self.cluster_domain, DOMAIN).unwrap_or_else(|| DEFAULT_DOMAIN.to_owned()),
-        }
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use openstack_operator_model::image::Release;
+
     use super::*;
+
+    fn environment(told: &SiteArguments) -> BTreeMap<String, String> {
+        told.environment().into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
 
     #[test]
     fn what_an_operator_was_told_holds_unless_a_flag_says_otherwise() {
         let told = SiteArguments {
             images_family: FamilyArgument::Debian,
             images_registry: Some("r/o".to_owned()),
-            images_tag: Some(String::new()),
+            images_tag: vec!["2025.1=one".parse().unwrap()],
             cluster_domain: "c.test".to_owned(),
         };
-        let environment: BTreeMap<String, String> =
-            told.environment().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        assert_eq!(environment.len(), 3);
-        assert_eq!(SiteOverrides::default().site(&environment), told.site());
-        let flags = SiteOverrides { images_tag: Some("t".to_owned()), ..SiteOverrides::default() };
-        assert_eq!(flags.site(&environment).images.tag.as_deref(), Some("t"));
+        assert_eq!(environment(&told).len(), 4);
+        assert_eq!(SiteOverrides::default().site(&environment(&told)).unwrap(), told.site());
+        let flags =
+            SiteOverrides { images_tag: vec!["2025.1=two".parse().unwrap()], ..SiteOverrides::default() };
+        let site = flags.site(&environment(&told)).unwrap();
+        assert_eq!(site.images.tags, BTreeMap::from([(Release::Epoxy, "two".to_owned())]));
+        let told = SiteArguments { images_tag: vec!["".parse().unwrap()], ..told };
+        assert_eq!(environment(&told).len(), 3);
     }
 
     #[test]
     fn an_operator_that_is_not_known_takes_the_defaults() {
-        let site = SiteOverrides::default().site(&BTreeMap::new());
-        assert_eq!(site.images, ImageDefaults { family: Family::Kolla, registry: None, tag: None });
+        let site = SiteOverrides::default().site(&BTreeMap::new()).unwrap();
+        assert_eq!(
+            site.images,
+            ImageDefaults { family: Family::Kolla, registry: None, tags: BTreeMap::new() }
+        );
         assert_eq!(site.cluster_domain, "cluster.local");
+    }
+
+    #[test]
+    fn an_operator_whose_tag_is_of_no_release_is_not_followed() {
+        let environment = BTreeMap::from([(TAG.to_owned(), "2025.1".to_owned())]);
+        let error = SiteOverrides::default().site(&environment).unwrap_err();
+        assert!(error.to_string().ends_with("OPENSTACK_OPERATOR_IMAGES_TAG is \"2025.1\""), "{error}");
     }
 }

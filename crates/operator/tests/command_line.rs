@@ -131,6 +131,42 @@ fn what_is_wrong_is_told_with_file_document_path_and_reason() {
 }
 
 #[test]
+fn a_rule_that_is_broken_is_told() {
+    let draft = Draft::new(
+        "broken.yaml",
+        "apiVersion: openstack.k8s.io/v1alpha1\nkind: OpenStackControlPlane\nmetadata: {name: cloud}\n\
+         spec:\n  mariadb: {replicas: 2}\n",
+    );
+    let output = run(&["render", "-f", draft.path()]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = text(&output.stderr);
+    let reason = "spec.mariadb.replicas: replicas must be odd: 1, 3, 5 or 7 (it is 2)\n";
+    assert!(told.ends_with(reason), "{told}");
+}
+
+#[test]
+fn a_tag_is_that_of_one_release() {
+    let render = |arguments: &[&str], variable: Option<&str>| {
+        let mut command = program();
+        command.args(["render", "-f", "samples/minimal.yaml", "--images-family", "debian"]).args(arguments);
+        let variables = variable.map(|value| ("OPENSTACK_OPERATOR_IMAGES_TAG", value));
+        command.envs(variables).output().unwrap()
+    };
+    for (arguments, variable, image) in [
+        ([].as_slice(), None, "openstack/keystone:2025.1\n"),
+        (&[], Some(""), "openstack/keystone:2025.1\n"),
+        (&[], Some("2025.1=nightly"), "openstack/keystone:nightly\n"),
+        (&["--images-tag", "2025.1=today"], Some("2025.1=nightly"), "openstack/keystone:today\n"),
+    ] {
+        let rendered = text(&render(arguments, variable).stdout);
+        assert!(rendered.contains(image), "{arguments:?} {variable:?}: {rendered}");
+    }
+    let output = render(&["--images-tag", "nightly"], None);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("write e.g. 2025.1=nightly"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn what_only_planning_finds_names_the_part_that_it_is_of() {
     let draft = Draft::new(
         "schedule.yaml",

@@ -145,7 +145,7 @@ fn service(object: &Value) -> Result<&'static dyn openstack_operator_model::serv
 
 fn site() -> Site {
     Site {
-        images: ImageDefaults { family: Family::Kolla, registry: None, tag: None },
+        images: ImageDefaults { family: Family::Kolla, registry: None, tags: BTreeMap::new() },
         cluster_domain: "cluster.local".to_owned(),
     }
 }

@@ -14,9 +14,11 @@ mod process;
 mod secret;
 mod table;
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
-use openstack_operator_model::image::{Family, ImageDefaults};
+use openstack_operator_model::image::{Family, ImageDefaults, Release};
 use openstack_operator_model::service::Site;
 
 /// Services that a cloud does not need to give tokens.
@@ -50,41 +52,28 @@ struct OperatorArguments {
     /// Registry and path before an image's name.
     #[arg(long, value_name = "PREFIX")]
     images_registry: String,
-    /// Tag of the images.
-    #[arg(long, value_name = "TAG")]
-    images_tag: String,
 }
 
 impl OperatorArguments {
     /// What the operator takes where an object is silent.
     fn site(&self) -> Site {
-        site(&self.images_registry, &self.images_tag)
+        site(&self.images_registry)
     }
 
     /// Reference of one of the images.
     fn image(&self, name: &str) -> String {
-        format!("{}/{name}:{}", self.images_registry, self.images_tag)
+        format!("{}/{name}:{}", self.images_registry, Release::default().number())
     }
 
     /// The flags that make the operator take it.
-    fn flags(&self) -> [&str; 6] {
-        [
-            "--images-family",
-            "debian",
-            "--images-registry",
-            &self.images_registry,
-            "--images-tag",
-            &self.images_tag,
-        ]
+    fn flags(&self) -> [&str; 4] {
+        ["--images-family", "debian", "--images-registry", &self.images_registry]
     }
 }
 
-fn site(registry: &str, tag: &str) -> Site {
-    let images = ImageDefaults {
-        family: Family::Debian,
-        registry: Some(registry.to_owned()),
-        tag: Some(tag.to_owned()),
-    };
+fn site(registry: &str) -> Site {
+    let images =
+        ImageDefaults { family: Family::Debian, registry: Some(registry.to_owned()), tags: BTreeMap::new() };
     Site { images, cluster_domain: "cluster.local".to_owned() }
 }
 

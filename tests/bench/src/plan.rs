@@ -53,7 +53,7 @@ pub(crate) fn cloud(spec: &Value) -> Result<DynamicObject> {
 
 /// How long each pass took, and how many objects one yields: Secrets too, which are planned and not lowered.
 fn sample(cloud: &DynamicObject) -> Result<(Vec<Duration>, usize)> {
-    let site = crate::site("registry.example/openstack", "2025.1");
+    let site = crate::site("registry.example/openstack");
     let mut times = Vec::with_capacity(ITERATIONS);
     let mut objects = 0;
     for pass in 0..WARM_UP + ITERATIONS {

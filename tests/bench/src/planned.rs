@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn a_cloud_is_planned_with_all_its_parts() {
         let cloud = crate::plan::cloud(&json!({})).unwrap();
-        let planned = plan_cloud(cloud, &crate::site("r/o", "t"), &Surroundings::default()).unwrap();
+        let planned = plan_cloud(cloud, &crate::site("r/o"), &Surroundings::default()).unwrap();
         let place = |kind: &str| planned.iter().position(|one| one.service.kind().kind == kind).unwrap();
         assert!(place("OpenStackControlPlane") < place("MariaDB"));
         assert!(place("Nova") < place("Neutron"), "what provides comes first");

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::cluster::{self, existing::Existing, settings::Settings};
 use crate::directories::Directories;
-use crate::images::{Builder, RELEASE, origin::Origin};
+use crate::images::{Builder, origin::Origin};
 use crate::kubectl::Kubectl;
 
 /// How cargo is asked for a suite: with the whole workspace, so that what all of them use is built once.
@@ -46,7 +46,6 @@ pub(super) fn environment(
     environment.insert("E2E_OPERATOR", text(&builder.program("operator")?));
     environment.insert("E2E_IMAGES_REGISTRY", origin.prefix());
     environment.insert("E2E_GUEST_IMAGE", origin.reference("guest")?);
-    environment.insert("E2E_IMAGES_TAG", RELEASE.to_owned());
     Ok(environment)
 }
 

@@ -1,5 +1,6 @@
 //! Drives the engine over a world of fakes, round by round.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ pub(crate) fn world() -> World {
 
 /// An operator that has just started.
 pub(crate) fn engine(world: &World) -> Engine {
-    let images = ImageDefaults { family: Family::Kolla, registry: None, tag: None };
+    let images = ImageDefaults { family: Family::Kolla, registry: None, tags: BTreeMap::new() };
     let site = Site { images, cluster_domain: "cluster.local".to_owned() };
     Engine::new(&SERVICES, site, world.ports())
 }

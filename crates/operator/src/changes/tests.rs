@@ -12,7 +12,7 @@ use crate::input::{Document, Origin};
 use crate::plan_all::{Known, KnownObject, plan_all};
 
 fn site() -> Site {
-    let images = ImageDefaults { family: Family::Kolla, registry: None, tag: None };
+    let images = ImageDefaults { family: Family::Kolla, registry: None, tags: BTreeMap::new() };
     Site { images, cluster_domain: "cluster.local".to_owned() }
 }
 
@@ -123,6 +123,22 @@ fn a_changed_file_is_shown_by_its_lines_and_replaces_the_pods_that_read_it() {
     let restarted: Vec<&Change> = changes.iter().filter(|change| change.restarts.is_some()).collect();
     assert_eq!(titles(&restarted.into_iter().cloned().collect::<Vec<_>>()), ["~ Deployment cloud-keystone"]);
     assert!(!titles(&changes).iter().any(|title| title.starts_with(['+', '-'])), "{:?}", titles(&changes));
+}
+
+#[test]
+fn pods_of_nodes_are_replaced_on_as_many_nodes_as_they_run_on() {
+    let mut live = running(&json!({}));
+    for (key, object) in &mut live.objects {
+        if key.kind == DAEMON_SET {
+            object["status"] = json!({ "desiredNumberScheduled": 3 });
+        }
+    }
+    let changes = found(&json!({ "images": { "tag": "2" } }), &live);
+    let sets: Vec<&Change> = changes.iter().filter(|change| change.key.kind == DAEMON_SET).collect();
+    assert!(!sets.is_empty());
+    for change in sets {
+        assert_eq!(change.restarts, Some(3), "{}", change.key);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use openstack_operator_model::common::PAUSE_ANNOTATION;
-use openstack_operator_model::kind::{DEPLOYMENT, HTTP_ROUTE, JOB, Kind, STATEFUL_SET};
+use openstack_operator_model::kind::{DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, STATEFUL_SET};
 use openstack_operator_services::{kinds, of_kind};
 use snafu::Snafu;
 
@@ -20,7 +20,8 @@ use crate::input::{self, Input, Namespace, Problems};
 use crate::live::{self, Live};
 use crate::output::{self, Color, ColorChoice, Paint};
 use crate::plan_all::{Planned, plan_all};
-use crate::site::SiteOverrides;
+use crate::refusal::ensure_accepted;
+use crate::site::{self, SiteOverrides};
 
 /// Print what would change in a cluster if the objects were applied to it.
 ///
@@ -55,6 +56,8 @@ pub(crate) enum Error {
     #[snafu(transparent)]
     Plan { source: Problems },
     #[snafu(transparent)]
+    Site { source: site::Error },
+    #[snafu(transparent)]
     Print { source: output::Error },
 }
 
@@ -69,8 +72,9 @@ pub(crate) async fn plan(arguments: &Arguments) -> Result<ExitCode, Error> {
         documents.iter().map(|document| document.key.namespace.clone()).collect();
     let live = live::read(&client, &namespaces).await?;
     let environment = operator_environment(&client).await;
-    let site = arguments.site.site(&environment.clone().unwrap_or_default());
+    let site = arguments.site.site(&environment.clone().unwrap_or_default())?;
     let planned = plan_all(documents, &site, &live.known())?;
+    ensure_accepted(&planned, &live)?;
     let desired = desired(&planned);
     let mut notes = remarks(&planned, &skipped);
     if environment.is_none() {
@@ -188,7 +192,9 @@ fn summary(changes: &[Change], paint: Paint) -> String {
         .iter()
         .filter_map(|change| {
             let pods = change.restarts?;
-            Some(format!("{} ({pods} pod{})", title(change), if pods == 1 { "" } else { "s" }))
+            let plural = if pods == 1 { "" } else { "s" };
+            let order = if change.key.kind == DAEMON_SET { ", node by node" } else { "" };
+            Some(format!("{} ({pods} pod{plural}{order})", title(change)))
         })
         .collect();
     let runs = changes.iter().filter(|change| change.key.kind == JOB && change.action != Action::Delete);
@@ -229,6 +235,12 @@ mod tests {
              \nPlan: 1 to create, 1 to change, 1 to delete.\nRestarts: Deployment k (2 pods)\nRuns: Job k-db-expand\n"
         );
         assert!(report(&changes, Paint::Colored).contains("\u{1b}[32m+replicas: 2\u{1b}[0m"));
+    }
+
+    #[test]
+    fn pods_on_nodes_are_replaced_node_by_node() {
+        let changes = [change(DAEMON_SET, "c", Action::Change(Vec::new()), Some(3))];
+        assert!(report(&changes, Paint::Plain).ends_with("Restarts: DaemonSet c (3 pods, node by node)\n"));
     }
 
     #[test]

@@ -9,7 +9,9 @@ use snafu::Snafu;
 use crate::command::files::FileArguments;
 use crate::desired::desired;
 use crate::input::{self, Input, Namespace, Problems};
+use crate::live::Live;
 use crate::plan_all::{Known, Planned, plan_all};
+use crate::refusal::ensure_accepted;
 use crate::site::SiteArguments;
 use crate::{output, yaml};
 
@@ -55,6 +57,7 @@ pub(crate) fn render(arguments: &Arguments) -> Result<ExitCode, Error> {
     };
     let Input { documents, skipped } = input::read(&arguments.files.files, &namespace)?;
     let planned = plan_all(documents, &arguments.site.site(), &Known::default())?;
+    ensure_accepted(&planned, &Live::default())?;
     for remark in remarks(&planned, &skipped) {
         output::remark(&remark);
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::*;
 
 fn site() -> Site {
-    let images = ImageDefaults { family: Family::Kolla, registry: None, tag: None };
+    let images = ImageDefaults { family: Family::Kolla, registry: None, tags: BTreeMap::new() };
     Site { images, cluster_domain: "cluster.local".to_owned() }
 }
 

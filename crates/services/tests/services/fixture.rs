@@ -89,7 +89,7 @@ pub(crate) fn object(service: &dyn AnyService, name: &str, spec: &Value) -> Dyna
 
 pub(crate) fn site() -> Site {
     Site {
-        images: ImageDefaults { family: Family::Kolla, registry: None, tag: None },
+        images: ImageDefaults { family: Family::Kolla, registry: None, tags: BTreeMap::new() },
         cluster_domain: "cluster.local".to_owned(),
     }
 }

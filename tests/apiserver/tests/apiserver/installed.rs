@@ -43,7 +43,7 @@ async fn every_value_of_the_chart_arrives_and_is_taken_without_a_warning() -> Re
         "image.pullSecrets[0].name=login",
         "images.family=debian",
         "images.registry=registry.example.com/openstack",
-        "images.tag=8",
+        "images.tags[0]=2025.1=8",
         "clusterDomain=example.local",
         "resources.limits.memory=1Gi",
     ])?;
@@ -66,7 +66,7 @@ async fn every_value_of_the_chart_arrives_and_is_taken_without_a_warning() -> Re
         2.0,
         "registry.example.com/operator:7",
         [{ "name": "login" }],
-        ["debian", "registry.example.com/openstack", "8", "example.local"],
+        ["debian", "registry.example.com/openstack", "2025.1=8", "example.local"],
         "1Gi",
     ]);
     ensure!(found == wanted, "{found} instead of {wanted}");

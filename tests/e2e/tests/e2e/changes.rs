@@ -72,13 +72,9 @@ impl Planner<'_> {
     async fn plan(&self, changes: &Value) -> Result<(i32, String)> {
         // YAML reads JSON too.
         std::fs::write(&self.file, self.cloud.manifest(changes)?.to_string())?;
-        let (registry, tag) = (std::env::var("E2E_IMAGES_REGISTRY")?, std::env::var("E2E_IMAGES_TAG")?);
+        let registry = std::env::var("E2E_IMAGES_REGISTRY")?;
         let file = self.file.display().to_string();
-        let arguments = [
-            ["plan", "-f", &file, "--images-family", "debian"].as_slice(),
-            &["--images-registry", &registry, "--images-tag", &tag],
-        ]
-        .concat();
+        let arguments = ["plan", "-f", &file, "--images-family", "debian", "--images-registry", &registry];
         let outcome = self.operator.run(&arguments).await;
         std::fs::remove_file(&self.file)?;
         outcome

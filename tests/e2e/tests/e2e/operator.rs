@@ -35,11 +35,11 @@ impl Operator {
         let program =
             env::var("E2E_OPERATOR").context("E2E_OPERATOR is not set: run through `cargo xtask test`")?;
         let operator = Self { program: program.into() };
-        let (registry, tag) = (env::var("E2E_IMAGES_REGISTRY")?, env::var("E2E_IMAGES_TAG")?);
+        let registry = env::var("E2E_IMAGES_REGISTRY")?;
         let image = sandbox.image("operator")?;
         let arguments = [
             ["manifests", "--namespace", NAME, "--image", &image, "--images-family", "debian"].as_slice(),
-            &["--images-registry", &registry, "--images-tag", &tag],
+            &["--images-registry", &registry],
         ]
         .concat();
         let manifests = operator.succeeds(&arguments).await?;

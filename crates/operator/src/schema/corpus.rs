@@ -1,0 +1,115 @@
+//! The corpus of the tests against an API server is judged here as it is there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use openstack_operator_services::ALL;
+use serde_json::Value;
+
+use super::*;
+
+struct File {
+    name: String,
+    /// A part of the API server's message, where it refuses what the file holds.
+    refusal: Option<String>,
+    objects: Vec<Value>,
+}
+
+fn files(directory: &str) -> Vec<File> {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/apiserver/corpus");
+    let entries = std::fs::read_dir(corpus.join(directory)).unwrap();
+    let files: Vec<File> = entries
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let first = text.lines().next().unwrap();
+            let objects: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+            File {
+                name: path.display().to_string(),
+                refusal: first.strip_prefix("# refused:").map(|part| part.trim().to_owned()),
+                objects: objects.into_iter().filter(|object| !object.is_null()).collect(),
+            }
+        })
+        .collect();
+    assert!(!files.is_empty(), "there is nothing in {directory}");
+    files
+}
+
+fn schema_of(object: &Value) -> &'static JSONSchemaProps {
+    static SCHEMAS: LazyLock<BTreeMap<&str, JSONSchemaProps>> =
+        LazyLock::new(|| ALL.iter().map(|service| (service.kind().kind, of(*service))).collect());
+    &SCHEMAS[object["kind"].as_str().unwrap()]
+}
+
+fn problems(object: &Value, live: Option<&Value>) -> Vec<String> {
+    check(schema_of(object), object, live).iter().map(ToString::to_string).collect()
+}
+
+/// Whether a problem is the one that the API server tells. What a rule says is told in the same words; for all else the
+/// words are our own.
+fn is_told(refusal: &str, problems: &[String], schema: &JSONSchemaProps) -> bool {
+    let plain = |text: &str| text.replace(": ", " ");
+    let is_rule = is_rule(refusal, &serde_json::to_value(schema).unwrap());
+    let is_ours = problems.iter().any(|problem| plain(problem).contains(&plain(refusal)));
+    !problems.is_empty() && (is_ours || !is_rule)
+}
+
+fn is_rule(refusal: &str, schema: &Value) -> bool {
+    let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array);
+    let mut messages = rules.into_iter().flatten().filter_map(|rule| rule["message"].as_str());
+    let mut inner = schema.as_object().into_iter().flat_map(|fields| fields.values());
+    messages.any(|message| message.contains(refusal)) || inner.any(|schema| is_rule(refusal, schema))
+}
+
+#[test]
+fn what_the_api_server_takes_has_no_problems() {
+    for file in files("accepted") {
+        for object in &file.objects {
+            assert_eq!(problems(object, None), Vec::<String>::new(), "{}", file.name);
+        }
+    }
+    for file in files("defaults") {
+        assert_eq!(problems(&file.objects[0], None), Vec::<String>::new(), "{}", file.name);
+    }
+}
+
+#[test]
+fn what_the_api_server_refuses_is_refused_for_the_same_rule() {
+    for file in files("refused") {
+        let refusal = file.refusal.unwrap();
+        for object in &file.objects {
+            let problems = problems(object, None);
+            assert!(is_told(&refusal, &problems, schema_of(object)), "{}: {problems:#?}", file.name);
+        }
+    }
+}
+
+#[test]
+fn changes_are_judged_as_the_api_server_judges_them() {
+    for file in files("changed") {
+        let (first, changes) = file.objects.split_first().unwrap();
+        assert_eq!(problems(first, None), Vec::<String>::new(), "{}", file.name);
+        for change in changes {
+            // It is the change that is wrong, and not what comes of it.
+            assert_eq!(problems(change, None), Vec::<String>::new(), "{}", file.name);
+            let problems = problems(change, Some(first));
+            match &file.refusal {
+                None => assert_eq!(problems, Vec::<String>::new(), "{}", file.name),
+                Some(refusal) => {
+                    assert!(is_told(refusal, &problems, schema_of(change)), "{}: {problems:#?}", file.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn defaults_are_those_of_the_api_server() {
+    for file in files("defaults") {
+        let [written, expected] = file.objects.as_slice() else { panic!("{}", file.name) };
+        let mut filled = written.clone();
+        fill_defaults(schema_of(written), &mut filled);
+        assert_eq!(filled["spec"], expected["spec"], "{}", file.name);
+    }
+}
