@@ -8,6 +8,7 @@ mod gather;
 pub mod index;
 mod member;
 pub mod metrics;
+mod phase;
 pub mod ports;
 mod prune;
 pub mod queue;
