@@ -5,7 +5,6 @@ use openstack_operator_model::assess;
 use openstack_operator_model::condition::{ConditionType, Progress};
 use openstack_operator_model::kind::CONTROLLERS;
 use openstack_operator_model::lower::{Manifest, Manifests, PHASES, Phase};
-use openstack_operator_model::name;
 use openstack_operator_model::plan::Plan;
 use openstack_operator_model::service::AnyService;
 use serde_json::Value;
@@ -157,8 +156,7 @@ impl Engine {
         work: &mut Work,
     ) -> PortResult<Progress> {
         let items = self.apply_all(planned, list, Order::Together).await?;
-        let rows =
-            items.iter().map(|item| row(planned.plan, &item.manifest.name, &item.live, &item.progress));
+        let rows = items.iter().map(|item| row(planned.plan, item.manifest, &item.live, &item.progress));
         work.tell_services(planned.plan, rows.collect());
         Ok(progress_of(&items))
     }
@@ -205,12 +203,8 @@ impl Engine {
         if !CONTROLLERS.contains(&manifest.kind) {
             return Ok(None);
         }
-        let after = planned.plan.workloads.iter().find_map(|workload| {
-            let name = name::optional_part(&planned.key.name, workload.suffix.as_deref());
-            (name == manifest.name && !workload.after.is_empty()).then_some(&workload.after)
-        });
-        let unready =
-            after.into_iter().flatten().find(|reference| planned.gathered.unready.contains(reference));
+        let after = manifest.workload(planned.plan).into_iter().flat_map(|workload| &workload.after);
+        let unready = after.into_iter().find(|reference| planned.gathered.unready.contains(reference));
         let reason = match (unready, registration) {
             (Some(unready), _) => format!("{} {}", unready.kind, unready.name),
             (None, Some(progress)) if *progress != Progress::Done => "its user".to_owned(),

@@ -6,7 +6,7 @@ use kube::core::DynamicObject;
 use openstack_operator_model::common::PAUSE_ANNOTATION;
 use openstack_operator_model::condition::{ConditionType, Findings, Progress, Stall};
 use openstack_operator_model::lower::{self, Instance, Observed, task};
-use openstack_operator_model::plan::{Change, Mount, Plan, SecretContent, VariableValue};
+use openstack_operator_model::plan::{Container, Plan, SecretContent};
 use openstack_operator_model::service::AnyService;
 use serde_json::json;
 
@@ -197,18 +197,9 @@ fn foreign_secrets(plan: &Plan) -> Vec<String> {
         .flat_map(|workload| workload.pod.setup.iter().chain(&workload.pod.containers))
         .chain(plan.tasks.iter().map(|task| &task.container));
     let mut names: Vec<String> = containers
-        .flat_map(|container| {
-            let read = container.environment.iter().filter_map(|variable| match &variable.value {
-                VariableValue::Secret(key) => Some(&key.secret),
-                VariableValue::Text(_) | VariableValue::Field(_) => None,
-            });
-            let mounted = container.mounts.iter().filter_map(|mount| match mount {
-                Mount::Secret { secret, change: Change::Roll, .. } => Some(secret),
-                _ => None,
-            });
-            read.chain(mounted).cloned()
-        })
-        .filter(|name| !plan.secrets.iter().any(|secret| secret.name == *name))
+        .flat_map(Container::rolling_secrets)
+        .filter(|name| !plan.secrets.iter().any(|secret| secret.name == **name))
+        .cloned()
         .collect();
     names.sort();
     names.dedup();

@@ -9,7 +9,9 @@ use openstack_operator_model::image::{Family, ImageDefaults};
 use openstack_operator_model::kind::{
     DAEMON_SET, DEPLOYMENT, GROUP, HTTP_ROUTE, JOB, Kind, SECRET, STATEFUL_SET,
 };
-use openstack_operator_model::lower::{Instance, Manifest, Observed, Phase, SecretFacts, lower, manifest};
+use openstack_operator_model::lower::{
+    Instance, Manifest, Observed, Phase, SecretFacts, Source, lower, manifest,
+};
 use openstack_operator_model::need::{ObjectNeed, Resolved};
 use openstack_operator_model::plan::{Plan, SecretContent, SecretPlan};
 use openstack_operator_model::service::Site;
@@ -132,7 +134,12 @@ impl Planning<'_> {
         self.resolved.objects.insert((service.kind().kind.to_owned(), name), plan.provides.clone());
         let children = lower(&instance, &plan, &Observed::default()).remove(&Phase::Children);
         self.waiting.extend(children.into_iter().flatten().map(|child| child.body));
-        let object = Manifest { kind: instance.kind, name: instance.name.clone(), body: written.clone() };
+        let object = Manifest {
+            kind: instance.kind,
+            name: instance.name.clone(),
+            body: written.clone(),
+            source: Source::Other,
+        };
         self.planned.push(Planned { object, instance, plan });
         Ok(())
     }

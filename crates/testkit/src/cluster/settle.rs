@@ -110,7 +110,7 @@ mod tests {
     use openstack_operator_engine::ports::Cluster;
     use openstack_operator_model::assess::assess;
     use openstack_operator_model::condition::Progress;
-    use openstack_operator_model::lower::Manifest;
+    use openstack_operator_model::lower::{Manifest, Source};
 
     use super::*;
     use crate::script::Script;
@@ -119,7 +119,10 @@ mod tests {
         let body = json!({
             "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": { "name": name }, "spec": spec
         });
-        cluster.apply("default", &Manifest { kind, name: name.to_owned(), body }).await.unwrap();
+        cluster
+            .apply("default", &Manifest { kind, name: name.to_owned(), body, source: Source::Other })
+            .await
+            .unwrap();
     }
 
     fn progress(cluster: &FakeCluster, kind: Kind, name: &str) -> Progress {
