@@ -1,12 +1,11 @@
 //! Phases: applies the manifests of an object phase by phase, and stops at the first phase that is not done.
 
-use kube::core::DynamicObject;
 use openstack_operator_model::assess;
 use openstack_operator_model::condition::{ConditionType, Progress};
 use openstack_operator_model::kind::CONTROLLERS;
 use openstack_operator_model::lower::{Manifest, Manifests, PHASES, Phase};
 use openstack_operator_model::plan::Plan;
-use openstack_operator_model::service::AnyService;
+use openstack_operator_model::service::{AnyObject, AnyService};
 use serde_json::Value;
 
 use crate::apply::{Applied, whole};
@@ -20,7 +19,7 @@ use crate::work::{Work, row};
 pub(crate) struct Planned<'a> {
     pub(crate) key: &'a Key,
     pub(crate) service: &'static dyn AnyService,
-    pub(crate) object: &'a DynamicObject,
+    pub(crate) object: &'a dyn AnyObject,
     pub(crate) plan: &'a Plan,
     pub(crate) gathered: &'a Gathered,
     pub(crate) manifests: &'a Manifests,
@@ -139,7 +138,7 @@ impl Engine {
 
     async fn direct_members(&self, planned: &Planned<'_>, work: &mut Work) -> Result<(), Stop> {
         work.at = ConditionType::MembersReady;
-        let directed = self.direct(planned.key, planned.service, planned.object, &work.status.memory).await?;
+        let directed = self.direct(planned.key, planned.object, &work.status.memory).await?;
         if directed.memory != work.status.memory {
             work.status.memory = directed.memory;
             work.again = true;

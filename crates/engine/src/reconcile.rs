@@ -98,7 +98,8 @@ impl Engine {
         work: &mut Work,
     ) -> Result<(), Stop> {
         let instance = instance(service, object);
-        let needs = guarded("reading needs", || service.needs(object))?;
+        let decoded = guarded("reading the object", || service.decode(object))?;
+        let needs = guarded("reading needs", || Ok(decoded.needs()))?;
         let gathered = self.gather(key, &needs, &work.status.nodes).await?;
         work.status.uses.clone_from(&gathered.uses);
         if !(needs.objects.is_empty() && needs.secrets.is_empty() && needs.after.is_empty()) {
@@ -108,7 +109,7 @@ impl Engine {
             return Ok(());
         }
         let memory = work.status.memory.clone();
-        let plan = guarded("planning", || service.plan(object, &gathered.resolved, &self.site, &memory))?;
+        let plan = guarded("planning", || decoded.plan(&gathered.resolved, &self.site, &memory))?;
         work.status.endpoint.clone_from(&plan.endpoint);
         // Others may plan with it before anything serves: what they do with it waits for that by itself.
         work.status.provides.clone_from(&plan.provides);
@@ -120,8 +121,14 @@ impl Engine {
         }
         let observed = self.claims(&instance, &plan, &gathered, work).await?;
         let manifests = guarded("lowering", || Ok(lower::lower(&instance, &plan, &observed)))?;
-        let planned =
-            Planned { key, service, object, plan: &plan, gathered: &gathered, manifests: &manifests };
+        let planned = Planned {
+            key,
+            service,
+            object: decoded.as_ref(),
+            plan: &plan,
+            gathered: &gathered,
+            manifests: &manifests,
+        };
         self.phases(&planned, work).await?;
         if !work.is_stopped() {
             let wanted = task::wanted_install(&plan.tasks).map(str::to_owned);

@@ -79,7 +79,8 @@ fn plan_one(
     let service = of_kind(kind).with_context(|| format!("there is no kind {kind:?}"))?;
     let name = object.metadata.name.clone().with_context(|| format!("a {kind} without a name"))?;
     let mut inputs = Resolved::default();
-    let needs = service.needs(object)?;
+    let decoded = service.decode(object)?;
+    let needs = decoded.needs();
     for need in needs.objects {
         let key = (need.kind.kind.to_owned(), need.name);
         let Some(provides) = provided.objects.get(&key) else { return Ok(None) };
@@ -91,7 +92,7 @@ fn plan_one(
         let chosen = surroundings.nodes.iter().filter(|(_, labels)| selects(selector, labels));
         inputs.nodes = chosen.map(|(name, labels)| (name.clone(), labels.clone())).collect();
     }
-    let plan = service.plan(object, &inputs, site, &BTreeMap::new())?;
+    let plan = decoded.plan(&inputs, site, &BTreeMap::new())?;
     let instance = Instance {
         kind: service.kind(),
         service: service.name(),

@@ -175,9 +175,10 @@ pub(crate) fn render_leaving(
     observed: &Observed,
     leaving: &[&str],
 ) -> Result<Rendered, Invalid> {
-    let needs = service.needs(object)?;
+    let decoded = service.decode(object)?;
+    let needs = decoded.needs();
     let resolved = resolved(&needs, leaving);
-    let plan = service.plan(object, &resolved, &site(), &BTreeMap::new())?;
+    let plan = decoded.plan(&resolved, &site(), &BTreeMap::new())?;
     let mut provided_secrets = BTreeSet::new();
     for provides in resolved.objects.values() {
         walk("", &serde_json::to_value(provides).unwrap(), &mut |path, value| {
