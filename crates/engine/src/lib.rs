@@ -8,6 +8,7 @@ mod gather;
 pub mod index;
 mod member;
 pub mod metrics;
+mod node;
 mod phase;
 pub mod ports;
 mod prune;

@@ -127,6 +127,10 @@ impl Engine {
             };
             items.push(item(manifest, applied));
         }
+        // Pods must not end before those that take their place may start.
+        if items.iter().all(|item| !item.live.is_null()) {
+            self.end_stray_pods(planned, work).await?;
+        }
         let progress = self.explained(planned.key, progress_of(&items)).await?;
         work.findings.available =
             Some(items.iter().all(|item| assess::serves(item.manifest.kind, &item.live)));

@@ -231,6 +231,7 @@ fn place_of(metadata: &ObjectMeta) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use kube::core::DynamicObject;
+    use openstack_operator_model::common::Scheduling;
     use openstack_operator_model::kind::{CONFIG_MAP, POD};
     use openstack_operator_model::need::ObjectNeed;
     use serde_json::json;
@@ -333,7 +334,7 @@ mod tests {
             Event::Apply(meta(&json!({ "name": "a", "uid": "x", "labels": labels })))
         };
         assert!(router.route(node(&json!({})), &needs).is_empty());
-        needs.set(&key(), &Needs::default().nodes([("l".to_owned(), String::new())].into()), &[]);
+        needs.set(&key(), &Needs::default().nodes(&Scheduling::default()), &[]);
         assert!(router.route(node(&json!({})), &needs).is_empty(), "nodes tell of themselves all the time");
         assert_eq!(router.route(node(&json!({ "l": "" })), &needs), vec![key()]);
         assert_eq!(router.route(Event::Delete(meta(&json!({ "name": "a" }))), &needs), vec![key()]);

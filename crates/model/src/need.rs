@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::Reference;
+use crate::common::{Reference, Scheduling, Toleration};
 use crate::kind::Kind;
+use crate::node::Node;
 use crate::service::Invalid;
 use crate::status::{
     CacheServers, ComputeServer, DatabaseServer, IdentityServer, MessagingServer, NetworkServer, NodeRow,
@@ -21,8 +22,25 @@ pub struct Needs {
     pub later: Vec<Reference>,
     /// Services of the object's namespace whose addresses others must know as numbers.
     pub addresses: Vec<String>,
-    /// Labels of nodes that the object has a part on.
-    pub nodes: Option<Labels>,
+    /// Nodes that the object has a part on.
+    pub nodes: Option<NodeNeed>,
+}
+
+/// Nodes that pods of a DaemonSet may be on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeNeed {
+    /// Labels that the nodes have.
+    pub labels: Labels,
+    /// Taints that keep the pods off no node.
+    pub tolerations: Vec<Toleration>,
+}
+
+impl NodeNeed {
+    /// Whether a node is one of them. One whose taints the pods do not tolerate never has a pod, so that waiting for
+    /// its agent would never end.
+    pub fn chooses(&self, node: &Node) -> bool {
+        selects(&self.labels, &node.labels) && node.admits(&self.tolerations)
+    }
 }
 
 pub type Labels = BTreeMap<String, String>;
@@ -69,9 +87,11 @@ impl Needs {
         self
     }
 
+    /// Nodes that pods with this scheduling may be on.
     #[must_use]
-    pub fn nodes(mut self, labels: Labels) -> Self {
-        self.nodes = Some(labels);
+    pub fn nodes(mut self, scheduling: &Scheduling) -> Self {
+        let Scheduling { node_selector, tolerations, .. } = scheduling;
+        self.nodes = Some(NodeNeed { labels: node_selector.clone(), tolerations: tolerations.clone() });
         self
     }
 
@@ -89,7 +109,7 @@ pub struct Resolved {
     pub objects: BTreeMap<(String, String), Provides>,
     /// Addresses of the object's own Services by name, as far as they have one.
     pub addresses: BTreeMap<String, String>,
-    /// Nodes with the labels that were asked for, and all their labels.
+    /// Nodes that were asked for, and all their labels.
     pub nodes: BTreeMap<String, Labels>,
     /// Nodes that are no longer among them and cannot be left yet.
     pub leaving: BTreeMap<String, Labels>,
@@ -102,7 +122,7 @@ impl Resolved {
         leaving.filter(|name| !self.nodes.contains_key(*name))
     }
 
-    /// Names of nodes that have the labels.
+    /// Names of nodes that were asked for.
     pub fn chosen_nodes(&self) -> Vec<String> {
         self.nodes.keys().cloned().collect()
     }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
 use openstack_operator_engine::engine::{Key, instance};
 use openstack_operator_model::lower::{self, Instance, Manifests, Observed, SecretFacts};
-use openstack_operator_model::need::{Labels, Needs, ObjectNeed, Resolved, selects};
+use openstack_operator_model::need::{Labels, Needs, NodeNeed, ObjectNeed, Resolved};
+use openstack_operator_model::node::Node;
 use openstack_operator_model::plan::{Child, Plan};
 use openstack_operator_model::service::{AnyObject, AnyService, Invalid, Site};
 use openstack_operator_model::status::{NodeRow, Provides, Status};
@@ -22,8 +23,8 @@ pub(crate) struct Known {
     pub(crate) secrets: BTreeMap<(String, String), SecretFacts>,
     /// Addresses of Services, by namespace and name.
     pub(crate) addresses: BTreeMap<(String, String), String>,
-    /// Nodes and their labels; none where they may not be read.
-    pub(crate) nodes: Option<BTreeMap<String, Labels>>,
+    /// None where they may not be read.
+    pub(crate) nodes: Option<BTreeMap<String, Node>>,
 }
 
 /// What is known of an object that exists.
@@ -158,12 +159,12 @@ impl<'a> Planning<'a> {
             let address = self.known.addresses.get(&place).cloned();
             resolved.addresses.insert(name.clone(), address.unwrap_or(name));
         }
-        if let Some(labels) = needs.nodes {
+        if let Some(need) = needs.nodes {
             let known = self.known.objects.get(key);
             let rows = known.map(|known| known.status.nodes.as_slice()).unwrap_or_default();
-            resolved.nodes = self.nodes(&labels, rows);
+            resolved.nodes = self.nodes(&need, rows);
             let leaving: Vec<String> = resolved.still_leaving(rows).cloned().collect();
-            let labels = |name: &String| self.known.nodes.as_ref()?.get(name).cloned();
+            let labels = |name: &String| Some(self.known.nodes.as_ref()?.get(name)?.labels.clone());
             resolved.leaving =
                 leaving.into_iter().map(|name| (name.clone(), labels(&name).unwrap_or_default())).collect();
         }
@@ -174,14 +175,14 @@ impl<'a> Planning<'a> {
         Some(resolved)
     }
 
-    /// Nodes with these labels; those that the operator found where they may not be read.
-    fn nodes(&self, labels: &Labels, rows: &[NodeRow]) -> BTreeMap<String, Labels> {
+    /// Nodes that are asked for; those that the operator found where they may not be read.
+    fn nodes(&self, need: &NodeNeed, rows: &[NodeRow]) -> BTreeMap<String, Labels> {
         let Some(nodes) = &self.known.nodes else {
             let chosen = rows.iter().filter(|row| row.state.is_chosen());
-            return chosen.map(|row| (row.name.clone(), labels.clone())).collect();
+            return chosen.map(|row| (row.name.clone(), need.labels.clone())).collect();
         };
-        let chosen = nodes.iter().filter(|(_, found)| selects(labels, found));
-        chosen.map(|(name, labels)| (name.clone(), labels.clone())).collect()
+        let chosen = nodes.iter().filter(|(_, node)| need.chooses(node));
+        chosen.map(|(name, node)| (name.clone(), node.labels.clone())).collect()
     }
 
     /// What an object provides: by its plan, or by its status where it is not among those that are planned.

@@ -104,7 +104,7 @@ impl service::Service for Service {
             .object("spec.nova.clusterRef", nova::KIND, template.nova.name())
             .later(nova::KIND, template.nova.name())
             .later(placement::KIND, template.placement.name())
-            .nodes(scheduling(template).node_selector)
+            .nodes(&scheduling(template))
     }
 
     fn plan(context: &Context<'_, NovaCompute>) -> Result<Plan, Invalid> {

@@ -55,9 +55,7 @@ impl service::Service for Service {
         needs = needs.object("spec.nova.clusterRef", nova::KIND, template.nova.name());
         match template.mechanism.unwrap_or_default() {
             Mechanism::Ovn => needs.object("spec.ovn.clusterRef", ovn::KIND, template.ovn.name()),
-            Mechanism::Ovs => {
-                needs.nodes(by_agents::scheduling(&by_agents::settings(template)).node_selector)
-            }
+            Mechanism::Ovs => needs.nodes(&by_agents::scheduling(&by_agents::settings(template))),
         }
     }
 

@@ -71,8 +71,8 @@ impl service::Service for Service {
     fn needs(object: &OVNNetwork) -> Needs {
         let template = &object.spec.template;
         let name = object.metadata.name.as_deref().unwrap_or_default();
-        let nodes = node::scheduling(template).node_selector;
-        let mut needs = Needs::default().after(&template.common.depends_on).nodes(nodes);
+        let nodes = node::scheduling(template);
+        let mut needs = Needs::default().after(&template.common.depends_on).nodes(&nodes);
         for (database, settings) in databases(template) {
             needs.addresses.extend(pods(name, database, settings.replicas));
         }

@@ -116,7 +116,8 @@ impl Planning<'_> {
             self.resolved.addresses.insert(name.clone(), name);
         }
         // There is one node, and it is always the right one.
-        self.resolved.nodes = needs.nodes.map(|labels| ("node-a".to_owned(), labels)).into_iter().collect();
+        self.resolved.nodes =
+            needs.nodes.map(|need| ("node-a".to_owned(), need.labels)).into_iter().collect();
         let plan_of = |object: &dyn AnyObject| object.plan(&self.resolved, &site(), &BTreeMap::new());
         let plan = plan_of(decoded.as_ref())?;
         let without_cluster = service.decode(&serde_json::from_value(written.clone())?)?;

@@ -15,6 +15,7 @@ mod raft;
 mod rest;
 mod sample;
 mod status;
+mod taints;
 mod trouble;
 mod upgrade;
 mod whole;

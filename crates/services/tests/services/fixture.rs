@@ -6,7 +6,7 @@ use std::path::Path;
 use kube::core::DynamicObject;
 use openstack_operator_model::image::{Family, ImageDefaults};
 use openstack_operator_model::lower::{self, Instance, Manifest, Observed};
-use openstack_operator_model::need::{Labels, Needs, Resolved};
+use openstack_operator_model::need::{Labels, Needs, NodeNeed, Resolved};
 use openstack_operator_model::plan::Plan;
 use openstack_operator_model::service::{AnyService, Invalid, Site};
 use openstack_operator_model::status::{
@@ -146,7 +146,7 @@ fn resolved(needs: &Needs, leaving: &[&str]) -> Resolved {
     let addresses =
         needs.addresses.iter().zip(41..).map(|(name, last)| (name.clone(), format!("10.96.0.{last}")));
     let mut nodes = BTreeMap::new();
-    if let Some(labels) = &needs.nodes {
+    if let Some(NodeNeed { labels, .. }) = &needs.nodes {
         nodes.insert("node-a".to_owned(), labels.clone());
         let mut labels = labels.clone();
         labels.insert("rack".to_owned(), "two".to_owned());
