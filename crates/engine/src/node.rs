@@ -1,15 +1,19 @@
-//! Nodes: reads them, and ends pods that stay on a node that leaves.
+//! Nodes: reads them, tells which are lost, and ends pods that stay on a node that leaves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::core::DynamicObject;
-use openstack_operator_model::kind::{NODE, POD};
-use openstack_operator_model::lower::COMPONENT_LABEL;
+use openstack_operator_model::assess;
+use openstack_operator_model::condition::Progress;
+use openstack_operator_model::kind::{DAEMON_SET, NODE, POD};
+use openstack_operator_model::lower::{COMPONENT_LABEL, Manifest};
 use openstack_operator_model::need::Labels;
 use openstack_operator_model::node::Node;
-use openstack_operator_model::plan::Plan;
+use openstack_operator_model::plan::{Plan, Pod};
+use serde_json::Value;
 
 use crate::engine::Engine;
+use crate::gather::Gathered;
 use crate::member;
 use crate::phase::Planned;
 use crate::ports::PortResult;
@@ -28,6 +32,45 @@ impl Engine {
     /// A node by its name; none where it does not exist.
     pub(crate) async fn node(&self, name: &str) -> PortResult<Option<Node>> {
         Ok(self.ports.cluster.get(NODE, "", name).await?.map(read))
+    }
+
+    /// How far a DaemonSet has come where those of its nodes that are not Ready do not count. Others are left as they
+    /// are.
+    pub(crate) async fn without_lost_nodes(
+        &self,
+        plan: &Plan,
+        manifest: &Manifest,
+        live: &Value,
+        progress: Progress,
+    ) -> PortResult<Progress> {
+        let workload = manifest.workload(plan).filter(|_| manifest.kind == DAEMON_SET);
+        let Some(workload) = workload.filter(|_| !progress.is_met() && assess::serves(DAEMON_SET, live))
+        else {
+            return Ok(progress);
+        };
+        Ok(assess::daemon_set(&manifest.name, live, &self.lost_nodes(&workload.pod).await?))
+    }
+
+    /// Nodes that a DaemonSet of such pods counts and that are not Ready.
+    async fn lost_nodes(&self, pod: &Pod) -> PortResult<Vec<String>> {
+        let mut nodes = BTreeMap::new();
+        if pod.only_on.is_empty() {
+            nodes = self.nodes(&pod.scheduling.node_selector).await?;
+        }
+        for name in &pod.only_on {
+            nodes.extend(self.node(name).await?.map(|node| (name.clone(), node)));
+        }
+        let tolerations = &pod.scheduling.tolerations;
+        let lost = nodes.into_iter().filter(|(_, node)| !node.ready && node.is_counted(tolerations));
+        Ok(lost.map(|(name, _)| name).collect())
+    }
+
+    /// Whether a node is not Ready, or does not exist.
+    pub(crate) async fn is_lost(&self, gathered: &Gathered, name: &str) -> PortResult<bool> {
+        if gathered.resolved.nodes.contains_key(name) {
+            return Ok(gathered.lost_nodes.contains(name));
+        }
+        Ok(self.node(name).await?.is_none_or(|node| !node.ready))
     }
 
     /// Ends pods on nodes that leave, where a taint that they do not tolerate is the reason. A DaemonSet starts no pod

@@ -97,9 +97,9 @@ impl Engine {
         for manifest in list {
             let applied = self.apply(&planned.key.namespace, manifest).await?;
             let item = item(manifest, applied);
-            let is_done = item.progress == Progress::Done;
+            let is_met = item.progress.is_met();
             items.push(item);
-            if order == Order::OneByOne && !is_done {
+            if order == Order::OneByOne && !is_met {
                 break;
             }
         }
@@ -125,7 +125,10 @@ impl Engine {
                 Some(waiting) => Applied::NotYet(waiting),
                 None => self.apply(&planned.key.namespace, manifest).await?,
             };
-            items.push(item(manifest, applied));
+            let mut item = item(manifest, applied);
+            item.progress =
+                self.without_lost_nodes(planned.plan, manifest, &item.live, item.progress).await?;
+            items.push(item);
         }
         // Pods must not end before those that take their place may start.
         if items.iter().all(|item| !item.live.is_null()) {

@@ -143,7 +143,7 @@ impl Engine {
         // Nodes may leave whatever else is not done, and what is not wanted goes whatever nodes do.
         if let Some(roster) = &plan.roster {
             work.at = ConditionType::NodesReady;
-            let progress = attempted(self.muster(key, &plan, roster, &gathered, work).await);
+            let progress = attempted(self.check_roster(&planned, roster, work).await);
             work.found(ConditionType::NodesReady, progress);
         }
         Ok(())

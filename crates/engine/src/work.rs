@@ -111,6 +111,7 @@ pub(crate) fn row(
     let child = manifest.child(plan)?;
     let waiting_for = match progress {
         Progress::Waiting { message, .. } | Progress::Failed { message } => Some(message.clone()),
+        Progress::Degraded { losses } => Some(format!("degraded: {}", losses.join("; "))),
         Progress::Done | Progress::NotReached => None,
     };
     let stage = child.stage?;
@@ -118,7 +119,7 @@ pub(crate) fn row(
     let row = ServiceRow {
         kind: child.kind.kind.to_owned(),
         name: child.name.clone(),
-        ready: waiting_for.is_none(),
+        ready: progress.is_met(),
         waiting_for,
         endpoint,
         extent: gather::status(live).ok().and_then(|status| status.extent()),

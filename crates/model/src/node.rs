@@ -91,6 +91,9 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     same_effect && same_key && same_value
 }
 
+/// What a node is that is lost.
+pub const NOT_READY: &str = "not Ready";
+
 /// Says in one sentence which nodes are in a state.
 pub fn describe(names: &[&str], state: &str) -> String {
     match names {

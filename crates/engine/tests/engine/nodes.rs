@@ -147,6 +147,8 @@ async fn a_node_that_is_down_is_named() {
     converge(&world, &running).await;
     assert_eq!(condition(&world, compute::KIND, "cloud-compute", "NodesReady").2, "node node-b is down");
     assert_eq!(condition(&world, compute::KIND, "cloud-compute", "Available").0, "True");
+    assert!(!is_ready(&world, compute::KIND, "cloud-compute"), "the node itself is well");
+    assert_eq!(condition(&world, compute::KIND, "cloud-compute", "Degraded").0, "False");
 }
 
 #[tokio::test]

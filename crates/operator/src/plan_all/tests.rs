@@ -118,6 +118,7 @@ fn nodes_with_taints_that_the_pods_do_not_tolerate_are_left_out() {
         planned.into_iter().filter(|one| one.key.kind.kind == "OVNChassis").map(|one| one.key.name).collect()
     };
     assert_eq!(chassis(&json!({})), ["net-free"]);
-    let tolerations = json!({ "tolerations": [{ "key": "maintenance", "operator": "Exists" }] });
-    assert_eq!(chassis(&tolerations), ["net-free", "net-tainted"]);
+    let tolerations = json!([{ "key": "maintenance", "operator": "Exists" }]);
+    let spec = json!({ "controller": { "tolerations": tolerations } });
+    assert_eq!(chassis(&spec), ["net-free", "net-tainted"]);
 }
