@@ -230,6 +230,8 @@ fn is_empty(value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use openstack_operator_model::kind::SERVICE;
+    use openstack_operator_model::lower::Source;
     use serde_json::json;
 
     use super::*;
@@ -240,8 +242,7 @@ mod tests {
             json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "x", "ownerReferences": [
                 { "apiVersion": "v", "kind": "Thing", "name": "t", "uid": uid, "controller": true }] } })
         };
-        let manifest =
-            Manifest { kind: openstack_operator_model::kind::SERVICE, name: "x".into(), body: owned("1") };
+        let manifest = Manifest { kind: SERVICE, name: "x".into(), body: owned("1"), source: Source::Other };
         let live = |uid: &str| serde_json::from_value::<DynamicObject>(owned(uid)).unwrap();
         assert_eq!(foreign_owner(&manifest, &live("1")), None);
         assert!(foreign_owner(&manifest, &live("2")).unwrap().contains("belongs to Thing t"));

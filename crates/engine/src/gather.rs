@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use openstack_operator_model::assess;
 use openstack_operator_model::common::{Dependency, Reference};
 use openstack_operator_model::condition::Progress;
-use openstack_operator_model::kind::{Kind, NODE, SECRET, SERVICE};
-use openstack_operator_model::need::{Labels, Needs, Resolved};
+use openstack_operator_model::kind::{Kind, SECRET, SERVICE};
+use openstack_operator_model::need::{Needs, NodeNeed, Resolved};
 use openstack_operator_model::status::{NodeRow, Status};
 use serde_json::Value;
 
@@ -21,6 +21,8 @@ pub(crate) struct Gathered {
     pub(crate) unavailable: BTreeSet<Reference>,
     /// Objects that workloads wait for and that are not Ready.
     pub(crate) unready: BTreeSet<Reference>,
+    /// Nodes that were asked for and are not Ready.
+    pub(crate) lost_nodes: BTreeSet<String>,
     pub(crate) uses: Vec<Reference>,
     /// `Done`, or the first thing that is missing.
     pub(crate) progress: Option<Progress>,
@@ -111,8 +113,8 @@ impl Engine {
                 gathered.resolved.addresses.insert(name.clone(), address.to_owned());
             }
         }
-        if let Some(labels) = &needs.nodes {
-            self.gather_nodes(labels, before, &mut gathered.resolved).await?;
+        if let Some(need) = &needs.nodes {
+            self.gather_nodes(need, before, &mut gathered).await?;
         }
         gathered.uses.sort();
         gathered.uses.dedup();
@@ -121,19 +123,24 @@ impl Engine {
 
     async fn gather_nodes(
         &self,
-        labels: &Labels,
+        need: &NodeNeed,
         before: &[NodeRow],
-        resolved: &mut Resolved,
+        gathered: &mut Gathered,
     ) -> PortResult<()> {
-        for node in self.ports.cluster.list(NODE, "", labels).await? {
-            let labels = node.metadata.labels.unwrap_or_default();
-            resolved.nodes.insert(node.metadata.name.unwrap_or_default(), labels);
+        let resolved = &mut gathered.resolved;
+        for (name, node) in self.nodes(&need.labels).await? {
+            if !need.chooses(&node) {
+                continue;
+            }
+            if !node.ready {
+                gathered.lost_nodes.insert(name.clone());
+            }
+            resolved.nodes.insert(name, node.labels);
         }
         let leaving: Vec<String> = resolved.still_leaving(before).cloned().collect();
         for name in leaving {
-            let node = self.ports.cluster.get(NODE, "", &name).await?;
-            let labels = node.and_then(|node| node.metadata.labels).unwrap_or_default();
-            resolved.leaving.insert(name, labels);
+            let node = self.node(&name).await?.unwrap_or_default();
+            resolved.leaving.insert(name, node.labels);
         }
         Ok(())
     }

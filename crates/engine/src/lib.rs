@@ -8,6 +8,8 @@ mod gather;
 pub mod index;
 mod member;
 pub mod metrics;
+mod node;
+mod phase;
 pub mod ports;
 mod prune;
 pub mod queue;

@@ -7,7 +7,7 @@ use kube::core::DynamicObject;
 use openstack_operator_model::condition::Progress;
 use openstack_operator_model::kind::POD;
 use openstack_operator_model::lower::{COMPONENT_LABEL, INSTANCE_LABEL, KIND_LABEL};
-use openstack_operator_model::service::{AnyService, Member};
+use openstack_operator_model::service::{AnyObject, Member};
 use serde_json::{Value, json};
 
 use crate::engine::{Engine, Key, Stop, guarded};
@@ -49,13 +49,12 @@ impl Engine {
     pub(crate) async fn direct(
         &self,
         key: &Key,
-        service: &dyn AnyService,
-        object: &DynamicObject,
+        object: &dyn AnyObject,
         memory: &BTreeMap<String, String>,
     ) -> Result<Directed, Stop> {
         let pods = self.pods(key).await?;
         let members: Vec<Member> = pods.iter().map(member).collect();
-        let direction = guarded("directing members", || service.direct(object, &members, memory))?;
+        let direction = guarded("directing members", || Ok(object.direct(&members, memory)))?;
         if direction.memory == *memory {
             for order in &direction.orders {
                 let metadata = json!({ "uid": order.uid, "annotations": { order.annotation: order.value } });

@@ -3,21 +3,18 @@
 use std::time::Duration;
 
 use kube::core::DynamicObject;
-use openstack_operator_model::assess;
 use openstack_operator_model::common::PAUSE_ANNOTATION;
 use openstack_operator_model::condition::{ConditionType, Findings, Progress, Stall};
-use openstack_operator_model::kind::CONTROLLERS;
-use openstack_operator_model::lower::{self, Instance, Manifest, Manifests, Observed, PHASES, Phase, task};
-use openstack_operator_model::name;
-use openstack_operator_model::plan::{Change, Mount, Plan, SecretContent, VariableValue};
+use openstack_operator_model::lower::{self, Instance, Observed, task};
+use openstack_operator_model::plan::{Container, Plan, SecretContent};
 use openstack_operator_model::service::AnyService;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::apply::{Applied, whole};
 use crate::engine::{Engine, FINALIZER, Key, Outcome, Stop, guarded, instance};
 use crate::gather::{self, Gathered};
+use crate::phase::Planned;
 use crate::ports::{PortError, PortResult};
-use crate::work::{Work, row};
+use crate::work::Work;
 
 impl Engine {
     /// Brings the world one step closer to what an object says.
@@ -101,7 +98,8 @@ impl Engine {
         work: &mut Work,
     ) -> Result<(), Stop> {
         let instance = instance(service, object);
-        let needs = guarded("reading needs", || service.needs(object))?;
+        let decoded = guarded("reading the object", || service.decode(object))?;
+        let needs = guarded("reading needs", || Ok(decoded.needs()))?;
         let gathered = self.gather(key, &needs, &work.status.nodes).await?;
         work.status.uses.clone_from(&gathered.uses);
         if !(needs.objects.is_empty() && needs.secrets.is_empty() && needs.after.is_empty()) {
@@ -111,7 +109,7 @@ impl Engine {
             return Ok(());
         }
         let memory = work.status.memory.clone();
-        let plan = guarded("planning", || service.plan(object, &gathered.resolved, &self.site, &memory))?;
+        let plan = guarded("planning", || decoded.plan(&gathered.resolved, &self.site, &memory))?;
         work.status.endpoint.clone_from(&plan.endpoint);
         // Others may plan with it before anything serves: what they do with it waits for that by itself.
         work.status.provides.clone_from(&plan.provides);
@@ -123,7 +121,15 @@ impl Engine {
         }
         let observed = self.claims(&instance, &plan, &gathered, work).await?;
         let manifests = guarded("lowering", || Ok(lower::lower(&instance, &plan, &observed)))?;
-        self.phases(key, service, object, &plan, &gathered, &manifests, work).await?;
+        let planned = Planned {
+            key,
+            service,
+            object: decoded.as_ref(),
+            plan: &plan,
+            gathered: &gathered,
+            manifests: &manifests,
+        };
+        self.phases(&planned, work).await?;
         if !work.is_stopped() {
             let wanted = task::wanted_install(&plan.tasks).map(str::to_owned);
             if work.status.installed != wanted {
@@ -137,7 +143,7 @@ impl Engine {
         // Nodes may leave whatever else is not done, and what is not wanted goes whatever nodes do.
         if let Some(roster) = &plan.roster {
             work.at = ConditionType::NodesReady;
-            let progress = attempted(self.muster(key, &plan, roster, &gathered, work).await);
+            let progress = attempted(self.check_roster(&planned, roster, work).await);
             work.found(ConditionType::NodesReady, progress);
         }
         Ok(())
@@ -188,143 +194,6 @@ impl Engine {
         }
         Ok(observed)
     }
-
-    /// Applies phase by phase, and stops at the first that is not done.
-    #[expect(clippy::too_many_arguments, reason = "the whole state of a reconcile meets here, and only here")]
-    async fn phases(
-        &self,
-        key: &Key,
-        service: &'static dyn AnyService,
-        object: &DynamicObject,
-        plan: &Plan,
-        gathered: &Gathered,
-        manifests: &Manifests,
-        work: &mut Work,
-    ) -> Result<(), Stop> {
-        let mut registration = self.register_early(key, plan, gathered, work).await;
-        for phase in PHASES {
-            // The identity service itself can be spoken to when there is a way in, and before a rollout is finished.
-            if phase == Phase::Finish
-                && let Some(catalog) = &plan.catalog
-            {
-                let progress = match registration.take() {
-                    Some(progress) => progress,
-                    None if work.is_stopped() => Progress::NotReached,
-                    None => attempted(self.ensure_catalog(&key.namespace, catalog, gathered).await),
-                };
-                work.found(ConditionType::Registered, progress);
-            }
-            let condition = condition_of(phase);
-            work.at = condition;
-            let empty = Vec::new();
-            let list = match manifests.get(&phase) {
-                Some(list) => list,
-                // Tasks that have nothing to do at the moment are still part of the object.
-                None if matches!(phase, Phase::Tasks | Phase::Finish) && !plan.tasks.is_empty() => &empty,
-                None => continue,
-            };
-            if work.is_stopped() {
-                work.found(condition, Progress::NotReached);
-                continue;
-            }
-            let one_by_one = matches!(phase, Phase::Tasks | Phase::Finish);
-            let mut progress = Progress::Done;
-            let mut serves = true;
-            let mut rows = Vec::new();
-            for manifest in list {
-                let applied =
-                    match self.held_back(key, plan, manifest, gathered, registration.as_ref()).await? {
-                        Some(waiting) => Applied::NotYet(waiting),
-                        None => self.apply(&key.namespace, manifest).await?,
-                    };
-                let now = match applied {
-                    Applied::NotYet(progress) => {
-                        serves &= assess::serves(manifest.kind, &Value::Null);
-                        rows.push(row(plan, &manifest.name, &Value::Null, &progress));
-                        progress
-                    }
-                    Applied::Live(live) => {
-                        let live = whole(&live);
-                        serves &= assess::serves(manifest.kind, &live);
-                        let now = assess::assess(manifest.kind, &manifest.name, &live);
-                        rows.push(row(plan, &manifest.name, &live, &now));
-                        now
-                    }
-                };
-                progress = progress.and(now);
-                if one_by_one && progress != Progress::Done {
-                    break;
-                }
-            }
-            if let (Phase::Tasks | Phase::Workloads | Phase::Finish, Progress::Waiting { message, .. }) =
-                (phase, &mut progress)
-                && let Some(trouble) = self.trouble(key).await?
-            {
-                *message = format!("{message} ({trouble})");
-            }
-            match phase {
-                Phase::Workloads => {
-                    work.findings.available = Some(serves);
-                }
-                Phase::Children => work.tell_services(plan, rows),
-                Phase::Config | Phase::Tasks | Phase::Exposure | Phase::Finish => {}
-            }
-            if phase == Phase::Workloads && service.directs() {
-                work.at = ConditionType::MembersReady;
-                let directed = self.direct(key, service, object, &work.status.memory).await?;
-                if directed.memory != work.status.memory {
-                    work.status.memory = directed.memory;
-                    work.again = true;
-                }
-                work.found(ConditionType::MembersReady, directed.progress);
-            }
-            work.found(condition, progress);
-        }
-        Ok(())
-    }
-
-    /// Tells the identity service of an object that is not the identity service itself.
-    async fn register_early(
-        &self,
-        key: &Key,
-        plan: &Plan,
-        gathered: &Gathered,
-        work: &Work,
-    ) -> Option<Progress> {
-        let catalog = plan.catalog.as_ref()?;
-        if key.is(&catalog.provider) || work.is_stopped() {
-            return None;
-        }
-        Some(attempted(self.ensure_catalog(&key.namespace, catalog, gathered).await))
-    }
-
-    /// Why a workload is not started for the first time: it waits for other objects, or its user is not registered, and
-    /// programs that start without theirs would not try again for long. What runs is changed whatever else is down.
-    async fn held_back(
-        &self,
-        key: &Key,
-        plan: &Plan,
-        manifest: &Manifest,
-        gathered: &Gathered,
-        registration: Option<&Progress>,
-    ) -> PortResult<Option<Progress>> {
-        if !CONTROLLERS.contains(&manifest.kind) {
-            return Ok(None);
-        }
-        let after = plan.workloads.iter().find_map(|workload| {
-            let name = name::optional_part(&key.name, workload.suffix.as_deref());
-            (name == manifest.name && !workload.after.is_empty()).then_some(&workload.after)
-        });
-        let unready = after.into_iter().flatten().find(|reference| gathered.unready.contains(reference));
-        let reason = match (unready, registration) {
-            (Some(unready), _) => format!("{} {}", unready.kind, unready.name),
-            (None, Some(progress)) if *progress != Progress::Done => "its user".to_owned(),
-            _ => return Ok(None),
-        };
-        let live = self.ports.cluster.get(manifest.kind, &key.namespace, &manifest.name).await?;
-        let (kind, name) = (manifest.kind.kind, &manifest.name);
-        Ok(live.is_none().then(|| Progress::waiting(format!("{kind} {name} waits for {reason}"))))
-    }
 }
 
 /// Secrets that others write, and for which pods are replaced.
@@ -335,37 +204,17 @@ fn foreign_secrets(plan: &Plan) -> Vec<String> {
         .flat_map(|workload| workload.pod.setup.iter().chain(&workload.pod.containers))
         .chain(plan.tasks.iter().map(|task| &task.container));
     let mut names: Vec<String> = containers
-        .flat_map(|container| {
-            let read = container.environment.iter().filter_map(|variable| match &variable.value {
-                VariableValue::Secret(key) => Some(&key.secret),
-                VariableValue::Text(_) | VariableValue::Field(_) => None,
-            });
-            let mounted = container.mounts.iter().filter_map(|mount| match mount {
-                Mount::Secret { secret, change: Change::Roll, .. } => Some(secret),
-                _ => None,
-            });
-            read.chain(mounted).cloned()
-        })
-        .filter(|name| !plan.secrets.iter().any(|secret| secret.name == *name))
+        .flat_map(Container::rolling_secrets)
+        .filter(|name| !plan.secrets.iter().any(|secret| secret.name == **name))
+        .cloned()
         .collect();
     names.sort();
     names.dedup();
     names
 }
 
-fn condition_of(phase: Phase) -> ConditionType {
-    match phase {
-        Phase::Config => ConditionType::ConfigReady,
-        Phase::Tasks => ConditionType::TasksComplete,
-        Phase::Workloads => ConditionType::WorkloadsReady,
-        Phase::Exposure => ConditionType::Exposed,
-        Phase::Finish => ConditionType::Finished,
-        Phase::Children => ConditionType::ServicesReady,
-    }
-}
-
 /// A call that failed is a part that failed: the others can still be told.
-fn attempted(result: PortResult<Progress>) -> Progress {
+pub(crate) fn attempted(result: PortResult<Progress>) -> Progress {
     result.unwrap_or_else(|error| Progress::Failed { message: chain(&error) })
 }
 

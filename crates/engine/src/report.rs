@@ -40,7 +40,7 @@ impl Engine {
     }
 }
 
-/// What is worth an Event: becoming Ready, ceasing to be it, and getting stuck.
+/// What is worth an Event: becoming Ready, ceasing to be it, losing something, and getting stuck.
 fn transition(before: &Status, after: &Status) -> Option<Announcement> {
     let find = |status: &Status, kind: &str| {
         status.conditions.iter().find(|condition| condition.type_ == kind).map(|condition| {
@@ -61,6 +61,10 @@ fn transition(before: &Status, after: &Status) -> Option<Announcement> {
             let note = find(after, "Ready").map(|(_, note)| note).unwrap_or_default();
             Some(Announcement { warning: false, reason: "Reconciling", note })
         }
-        _ => None,
+        _ => {
+            let lost = |status: &Status| find(status, "Degraded").filter(|(degraded, _)| *degraded);
+            let (_, note) = lost(after).filter(|_| lost(before).is_none())?;
+            Some(Announcement { warning: true, reason: "Degraded", note })
+        }
     }
 }

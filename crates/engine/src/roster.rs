@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use openstack_operator_model::condition::Progress;
-use openstack_operator_model::plan::{Plan, Registry, Roster};
+use openstack_operator_model::node::{self, NOT_READY};
+use openstack_operator_model::plan::{Registry, Roster};
 use openstack_operator_model::status::{NodeRow, NodeState};
 
 use crate::claim::not_available;
 use crate::engine::{Engine, Key};
 use crate::gather::{self, Gathered};
 use crate::member;
+use crate::phase::Planned;
 use crate::ports::{Admission, Agent, PortResult, RegistryLogin};
 use crate::work::Work;
 
@@ -20,14 +22,14 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 const MOST_HELD: usize = 20;
 
 impl Engine {
-    pub(crate) async fn muster(
+    /// Looks which nodes of the roster have an agent, and takes those that leave one step further.
+    pub(crate) async fn check_roster(
         &self,
-        key: &Key,
-        plan: &Plan,
+        planned: &Planned<'_>,
         roster: &Roster,
-        gathered: &Gathered,
         work: &mut Work,
     ) -> PortResult<Progress> {
+        let Planned { key, plan, gathered, .. } = planned;
         let own = key.is(&roster.provider);
         if own && work.findings.available != Some(true) || gathered.unavailable.contains(&roster.provider) {
             return Ok(not_available(&roster.provider));
@@ -65,11 +67,28 @@ impl Engine {
         rows.sort_by(|one, other| one.name.cmp(&other.name));
         // Pods of nodes that are on their way out are planned from what the status says.
         work.again |= leaving(&rows) != leaving(&before);
-        if rows.iter().any(|row| !row.state.is_chosen()) {
+        let lost = self.lost_agents(gathered, &rows).await?;
+        // Nor does one tell when the agent of a node that is not Ready is found to be down.
+        let is_moving = rows.iter().any(|row| !row.state.is_chosen());
+        if is_moving || !lost.is_empty() || !gathered.lost_nodes.is_empty() {
             work.sooner(Some(LOOK_AGAIN));
         }
         work.status.nodes = rows;
-        Ok(progress(&work.status.nodes))
+        // An object that runs nothing itself stands for one agent of many.
+        let serves = work.status.nodes.iter().any(|row| row.state == NodeState::Up)
+            || plan.workloads.is_empty() && agents.values().any(|agent| agent.up);
+        Ok(progress(&work.status.nodes, if serves { &lost } else { &[] }))
+    }
+
+    /// Nodes that have no agent because they are not Ready.
+    async fn lost_agents(&self, gathered: &Gathered, rows: &[NodeRow]) -> PortResult<Vec<String>> {
+        let mut lost = Vec::new();
+        for row in rows.iter().filter(|row| matches!(row.state, NodeState::Missing | NodeState::Down)) {
+            if self.is_lost(gathered, &row.name).await? {
+                lost.push(row.name.clone());
+            }
+        }
+        Ok(lost)
     }
 
     async fn registry(&self, namespace: &str, registry: &Registry) -> PortResult<Option<RegistryLogin>> {
@@ -137,25 +156,22 @@ fn leaving(rows: &[NodeRow]) -> Vec<&str> {
     rows.iter().filter(|row| row.state == NodeState::Leaving).map(|row| row.name.as_str()).collect()
 }
 
-fn progress(rows: &[NodeRow]) -> Progress {
+/// How far all nodes have come where nobody waits for lost ones.
+fn progress(rows: &[NodeRow], lost: &[String]) -> Progress {
     let of = |state: NodeState| -> Vec<&str> {
-        rows.iter().filter(|row| row.state == state).map(|row| row.name.as_str()).collect()
+        let rows = rows.iter().filter(|row| row.state == state && !lost.contains(&row.name));
+        rows.map(|row| row.name.as_str()).collect()
     };
-    let told = [(NodeState::Missing, "not registered"), (NodeState::Down, "down")];
-    let parts: Vec<String> = told
+    let awaited = [(NodeState::Missing, "not registered"), (NodeState::Down, "down")];
+    let parts: Vec<String> = awaited
         .into_iter()
         .map(|(state, word)| (of(state), word))
         .filter(|(names, _)| !names.is_empty())
-        .map(|(names, word)| match names.as_slice() {
-            [one, other, third, rest @ ..] if !rest.is_empty() => {
-                format!("nodes {one}, {other}, {third} and {} more are {word}", rest.len())
-            }
-            [one] => format!("node {one} is {word}"),
-            _ => format!("nodes {} are {word}", names.join(", ")),
-        })
+        .map(|(names, word)| node::describe(&names, word))
         .collect();
-    if parts.is_empty() {
-        return Progress::Done;
+    if !parts.is_empty() {
+        return Progress::Waiting { message: parts.join("; "), after: Some(LOOK_AGAIN) };
     }
-    Progress::Waiting { message: parts.join("; "), after: Some(LOOK_AGAIN) }
+    let losses = lost.iter().map(|name| Progress::degraded(node::describe(&[name], NOT_READY)));
+    losses.fold(Progress::Done, Progress::and)
 }

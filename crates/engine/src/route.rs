@@ -161,7 +161,9 @@ impl Router {
         keys
     }
 
-    /// Nodes tell of themselves all the time; only their labels decide anything.
+    /// Nodes tell of themselves all the time; only their labels decide anything that nothing else tells of. A node that
+    /// gets a taint, stops being Ready or becomes it again is told by its pods, whose readiness changes after the
+    /// node's does, and by the DaemonSets, which count it or no longer do.
     fn node_changed(
         &mut self,
         place: (String, String),
@@ -244,6 +246,7 @@ fn place_of(metadata: &ObjectMeta) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use kube::core::DynamicObject;
+    use openstack_operator_model::common::Scheduling;
     use openstack_operator_model::kind::{CONFIG_MAP, POD};
     use openstack_operator_model::need::ObjectNeed;
     use serde_json::json;
@@ -346,7 +349,7 @@ mod tests {
             Event::Apply(meta(&json!({ "name": "a", "uid": "x", "labels": labels })))
         };
         assert!(router.route(node(&json!({})), &needs).is_empty());
-        needs.set(&key(), &Needs::default().nodes([("l".to_owned(), String::new())].into()), &[]);
+        needs.set(&key(), &Needs::default().nodes(&Scheduling::default()), &[]);
         assert!(router.route(node(&json!({})), &needs).is_empty(), "nodes tell of themselves all the time");
         assert_eq!(router.route(node(&json!({ "l": "" })), &needs), vec![key()]);
         assert_eq!(router.route(Event::Delete(meta(&json!({ "name": "a" }))), &needs), vec![key()]);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use openstack_operator_model::condition::{ConditionType, Findings, Progress};
+use openstack_operator_model::lower::Manifest;
 use openstack_operator_model::plan::Plan;
 use openstack_operator_model::status::{Effect, ServiceRow, Stage, Status};
 use serde_json::Value;
@@ -101,18 +102,24 @@ impl Work {
 }
 
 /// How one part of a cloud is.
-pub(crate) fn row(plan: &Plan, name: &str, live: &Value, progress: &Progress) -> Option<(Stage, ServiceRow)> {
-    let child = plan.children.iter().find(|child| child.name == name)?;
+pub(crate) fn row(
+    plan: &Plan,
+    manifest: &Manifest,
+    live: &Value,
+    progress: &Progress,
+) -> Option<(Stage, ServiceRow)> {
+    let child = manifest.child(plan)?;
     let waiting_for = match progress {
         Progress::Waiting { message, .. } | Progress::Failed { message } => Some(message.clone()),
+        Progress::Degraded { losses } => Some(format!("degraded: {}", losses.join("; "))),
         Progress::Done | Progress::NotReached => None,
     };
     let stage = child.stage?;
     let endpoint = live.pointer("/status/endpoint").and_then(Value::as_str).map(str::to_owned);
     let row = ServiceRow {
         kind: child.kind.kind.to_owned(),
-        name: name.to_owned(),
-        ready: waiting_for.is_none(),
+        name: child.name.clone(),
+        ready: progress.is_met(),
         waiting_for,
         endpoint,
         extent: gather::status(live).ok().and_then(|status| status.extent()),

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::condition::Progress;
 use crate::kind::{CHILD_KINDS, DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, STATEFUL_SET};
+use crate::node::{self, NOT_READY};
 
 /// How far one live object has come. Messages hold no times and no generated names, so that they stay the same
 /// while nothing changes.
@@ -11,7 +12,7 @@ pub fn assess(kind: Kind, name: &str, live: &Value) -> Progress {
     match kind {
         DEPLOYMENT => rollout(kind, name, live, "availableReplicas"),
         STATEFUL_SET => rollout(kind, name, live, "readyReplicas"),
-        DAEMON_SET => on_nodes(name, live),
+        DAEMON_SET => daemon_set(name, live, &[]),
         JOB => job(name, live),
         HTTP_ROUTE => route(name, live),
         // What has no work to do is done when it exists.
@@ -37,6 +38,10 @@ fn number(live: &Value, pointer: &str) -> i64 {
     live.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
+fn count(nodes: &[String]) -> i64 {
+    i64::try_from(nodes.len()).unwrap_or(i64::MAX)
+}
+
 fn text<'a>(live: &'a Value, pointer: &str) -> &'a str {
     live.pointer(pointer).and_then(Value::as_str).unwrap_or("")
 }
@@ -60,8 +65,10 @@ fn rollout(kind: Kind, name: &str, live: &Value, counted: &str) -> Progress {
     Progress::waiting(format!("{} {name}: {count} of {wanted} pods {what}", kind.kind))
 }
 
-/// A set that has a pod on every node of some kind. Where no node is of that kind, nobody has decided yet which is.
-fn on_nodes(name: &str, live: &Value) -> Progress {
+/// How far a set has come that has a pod on every node of some kind. Where no node is of that kind, nobody has decided
+/// yet which is. Pods of lost nodes are neither waited for nor updated as long as any pod is ready: there may never be
+/// one again.
+pub fn daemon_set(name: &str, live: &Value, lost: &[String]) -> Progress {
     let wanted = number(live, "/status/desiredNumberScheduled");
     let updated = number(live, "/status/updatedNumberScheduled");
     let ready = number(live, "/status/numberReady");
@@ -73,6 +80,10 @@ fn on_nodes(name: &str, live: &Value) -> Progress {
             ));
         }
         (true, false) if ready >= wanted => return Progress::Done,
+        (true, _) if ready > 0 && (wanted - updated).max(wanted - ready) <= count(lost) => {
+            let losses = lost.iter().map(|node| node::describe(&[node], NOT_READY)).collect();
+            return Progress::Degraded { losses };
+        }
         (true, true) => ("updated", updated),
         _ => ("ready", ready.min(wanted)),
     };
@@ -133,7 +144,10 @@ fn route(name: &str, live: &Value) -> Progress {
 fn own(kind: Kind, name: &str, live: &Value) -> Progress {
     let current = number(live, "/status/observedGeneration") == number(live, "/metadata/generation");
     match ready(live) {
-        Some((true, _)) if current => Progress::Done,
+        Some((true, _)) if current => match degraded(live) {
+            Some(message) => Progress::degraded(format!("{} {name}: {message}", kind.kind)),
+            None => Progress::Done,
+        },
         Some((false, message)) if current => Progress::waiting(format!("{} {name}: {message}", kind.kind)),
         _ => Progress::waiting(format!("{} {name}: not looked at yet", kind.kind)),
     }
@@ -150,9 +164,18 @@ pub fn holds(live: &Value, condition: &str) -> bool {
 
 /// Whether an object says that it is Ready, and its message.
 pub fn ready(live: &Value) -> Option<(bool, &str)> {
+    condition(live, "Ready")
+}
+
+/// What an object says that it has lost.
+fn degraded(live: &Value) -> Option<&str> {
+    condition(live, "Degraded").filter(|(holds, _)| *holds).map(|(_, message)| message)
+}
+
+fn condition<'a>(live: &'a Value, type_: &str) -> Option<(bool, &'a str)> {
     let conditions = live.pointer("/status/conditions").and_then(Value::as_array)?;
-    let ready = conditions.iter().find(|condition| text(condition, "/type") == "Ready")?;
-    Some((text(ready, "/status") == "True", text(ready, "/message")))
+    let found = conditions.iter().find(|condition| text(condition, "/type") == type_)?;
+    Some((text(found, "/status") == "True", text(found, "/message")))
 }
 
 #[cfg(test)]
@@ -213,6 +236,27 @@ mod tests {
     }
 
     #[test]
+    fn a_set_of_nodes_is_degraded_when_only_pods_of_lost_nodes_are_missing() {
+        let live = |wanted: i64, updated: i64, ready: i64| {
+            json!({ "metadata": { "generation": 1 }, "status": { "observedGeneration": 1,
+                "desiredNumberScheduled": wanted, "updatedNumberScheduled": updated, "numberReady": ready } })
+        };
+        let found =
+            |wanted, updated, ready| daemon_set("x", &live(wanted, updated, ready), &["b".to_owned()]);
+        let degraded = Progress::degraded("node b is not Ready");
+        assert_eq!(found(2, 2, 2), Progress::Done);
+        assert_eq!(found(2, 2, 1), degraded);
+        assert_eq!(found(2, 1, 1), degraded, "nor does a rollout wait for it");
+        assert_eq!(found(3, 3, 1), Progress::waiting("DaemonSet x: 1 of 3 pods ready"));
+        assert_eq!(found(3, 1, 2), Progress::waiting("DaemonSet x: 1 of 3 pods updated"));
+        assert_eq!(found(1, 1, 0), Progress::waiting("DaemonSet x: 0 of 1 pods ready"), "none is left");
+        assert_eq!(daemon_set("x", &live(2, 2, 1), &[]), Progress::waiting("DaemonSet x: 1 of 2 pods ready"));
+        let mut unseen = live(2, 2, 1);
+        unseen["metadata"]["generation"] = json!(2);
+        assert!(!daemon_set("x", &unseen, &["b".to_owned()]).is_met());
+    }
+
+    #[test]
     fn jobs_end_in_two_ways() {
         let live = |kind: &str| json!({ "status": { "conditions": [{ "type": kind, "status": "True" }] } });
         assert_eq!(assess(JOB, "x", &live("Complete")), Progress::Done);
@@ -245,5 +289,11 @@ mod tests {
         let kind = Kind::own("Thing", "things");
         assert_eq!(assess(kind, "x", &live(2)), Progress::Done);
         assert_ne!(assess(kind, "x", &live(1)), Progress::Done);
+        let mut lost = live(2);
+        let degraded = json!({ "type": "Degraded", "status": "True", "message": "node b is not Ready" });
+        lost["status"]["conditions"].as_array_mut().unwrap().push(degraded);
+        assert_eq!(assess(kind, "x", &lost), Progress::degraded("Thing x: node b is not Ready"));
+        lost["status"]["conditions"][0]["status"] = json!("False");
+        assert!(!assess(kind, "x", &lost).is_met());
     }
 }

@@ -1,5 +1,6 @@
 //! Conditions: what a reconcile found, in the words that `kubectl wait`, Flux and Argo CD understand.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -31,8 +32,10 @@ pub enum ConditionType {
     Pruned,
     /// It serves now.
     Available,
-    /// This generation of the spec is fully in place.
+    /// This generation of the spec is fully in place, except for what is lost.
     Ready,
+    /// Something is lost, e.g. a node, but it still serves: a person may look at it in the morning.
+    Degraded,
     /// The operator is at work, or waits for something that will come by itself.
     Reconciling,
     /// A person must change something.
@@ -58,6 +61,7 @@ impl ConditionType {
             Self::Pruned => "Pruned",
             Self::Available => "Available",
             Self::Ready => "Ready",
+            Self::Degraded => "Degraded",
             Self::Reconciling => "Reconciling",
             Self::Stalled => "Stalled",
         }
@@ -68,6 +72,10 @@ impl ConditionType {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress {
     Done,
+    /// Done, except for what is lost. Nothing waits for what is lost, since it may never come back.
+    Degraded {
+        losses: Vec<String>,
+    },
     /// Something else must happen first. A watch wakes the object, or the clock where a time is given.
     Waiting {
         message: String,
@@ -86,12 +94,30 @@ impl Progress {
         Self::Waiting { message: message.into(), after: None }
     }
 
-    /// Of two the one that is further from done, so that many can be folded into one.
+    pub fn degraded(loss: impl Into<String>) -> Self {
+        Self::Degraded { losses: vec![loss.into()] }
+    }
+
+    /// Whether the next part may begin.
+    pub fn is_met(&self) -> bool {
+        matches!(self, Self::Done | Self::Degraded { .. })
+    }
+
+    /// Of two the one that is further from done, so that many can be folded into one. Losses add up.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        match (&self, &other) {
-            (Self::Done, _) | (Self::Waiting { .. }, Self::Failed { .. }) => other,
-            _ => self,
+        match (self, other) {
+            (Self::Degraded { losses: mut known }, Self::Degraded { losses }) => {
+                known.extend(losses);
+                Self::Degraded { losses: unique(known) }
+            }
+            (Self::Done, other)
+            | (
+                Self::Degraded { .. },
+                other @ (Self::Waiting { .. } | Self::Failed { .. } | Self::NotReached),
+            )
+            | (Self::Waiting { .. }, other @ Self::Failed { .. }) => other,
+            (this, _) => this,
         }
     }
 }
@@ -118,13 +144,23 @@ pub struct Findings {
 impl Findings {
     /// The first part that is not done.
     pub fn unmet(&self) -> Option<&(ConditionType, Progress)> {
-        self.parts.iter().find(|(_, progress)| *progress != Progress::Done)
+        self.parts.iter().find(|(_, progress)| !progress.is_met())
     }
 }
 
 /// Conditions about all parts together.
-const SUMMARY: [ConditionType; 4] =
-    [ConditionType::Available, ConditionType::Ready, ConditionType::Reconciling, ConditionType::Stalled];
+const SUMMARY: [ConditionType; 5] = [
+    ConditionType::Available,
+    ConditionType::Ready,
+    ConditionType::Degraded,
+    ConditionType::Reconciling,
+    ConditionType::Stalled,
+];
+
+/// Reason of a part that is done except for what is lost.
+const DEGRADED: &str = "Degraded";
+/// How many losses are named.
+const MOST_LOSSES: usize = 5;
 
 struct Statement {
     holds: bool,
@@ -169,7 +205,8 @@ pub fn conditions(
     }
     let available =
         findings.available.or_else(|| found(ConditionType::Available).map(|c| c.status == "True"));
-    for (kind, statement) in summary(findings, available.unwrap_or(false)) {
+    let losses = losses(&conditions);
+    for (kind, statement) in summary(findings, available.unwrap_or(false), &losses) {
         conditions.push(condition(kind, statement, generation, found(kind), now));
     }
     conditions
@@ -178,13 +215,32 @@ pub fn conditions(
 fn state(progress: &Progress) -> Statement {
     match progress {
         Progress::Done => statement(true, "Succeeded", ""),
+        Progress::Degraded { losses } => statement(true, DEGRADED, named(losses)),
         Progress::Waiting { message, .. } => statement(false, "Waiting", message),
         Progress::Failed { message } => statement(false, "Unavailable", message),
         Progress::NotReached => statement(false, "Waiting", "not begun"),
     }
 }
 
-fn summary(findings: &Findings, available: bool) -> [(ConditionType, Statement); 4] {
+/// What is lost by all parts, also by those that were not looked at this time.
+fn losses(conditions: &[Condition]) -> String {
+    let degraded = conditions.iter().filter(|part| part.status == "True" && part.reason == DEGRADED);
+    named(&unique(degraded.map(|part| part.message.clone()).collect()))
+}
+
+fn named(losses: &[String]) -> String {
+    let more = losses.len().saturating_sub(MOST_LOSSES);
+    let shown = losses[..losses.len() - more].join("; ");
+    if more == 0 { shown } else { format!("{shown}; and {more} more") }
+}
+
+fn unique(mut losses: Vec<String>) -> Vec<String> {
+    let mut known = BTreeSet::new();
+    losses.retain(|loss| known.insert(loss.clone()));
+    losses
+}
+
+fn summary(findings: &Findings, available: bool, losses: &str) -> [(ConditionType, Statement); 5] {
     let (ready, reconciling, stalled) = match (&findings.stall, findings.unmet()) {
         (Some(stall), _) => {
             let (reason, message) = match stall {
@@ -206,10 +262,13 @@ fn summary(findings: &Findings, available: bool) -> [(ConditionType, Statement);
             (statement(false, reason, message.clone()), statement(true, reason, message), calm)
         }
     };
+    let is_degraded = !losses.is_empty();
+    let degraded = statement(is_degraded, if is_degraded { "Degraded" } else { "Succeeded" }, losses);
     let serving = if available { "Succeeded" } else { "Waiting" };
     [
         (ConditionType::Available, statement(available, serving, "")),
         (ConditionType::Ready, ready),
+        (ConditionType::Degraded, degraded),
         (ConditionType::Reconciling, reconciling),
         (ConditionType::Stalled, stalled),
     ]
@@ -240,82 +299,4 @@ pub fn whole_second(now: Timestamp) -> Timestamp {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
-
-    fn status<'a>(conditions: &'a [Condition], kind: &str) -> &'a Condition {
-        conditions.iter().find(|condition| condition.type_ == kind).unwrap()
-    }
-
-    #[test]
-    fn done_is_ready_and_nothing_else_is() {
-        let done =
-            Findings { parts: vec![(ConditionType::ConfigReady, Progress::Done)], ..Findings::default() };
-        let found = conditions(&done, 3, &[], at(10));
-        assert_eq!(status(&found, "Ready").status, "True");
-        assert_eq!(status(&found, "Ready").observed_generation, Some(3));
-        let waiting = Findings {
-            parts: vec![(ConditionType::ConfigReady, Progress::waiting("x"))],
-            ..Findings::default()
-        };
-        let found = conditions(&waiting, 3, &found, at(20));
-        assert_eq!(status(&found, "Ready").status, "False");
-        assert_eq!(status(&found, "Ready").message, "x");
-        assert_eq!(status(&found, "Reconciling").status, "True");
-        assert_eq!(status(&found, "Stalled").status, "False");
-    }
-
-    #[test]
-    fn a_status_that_stays_keeps_its_time() {
-        let done =
-            Findings { parts: vec![(ConditionType::ConfigReady, Progress::Done)], ..Findings::default() };
-        let first = conditions(&done, 1, &[], at(10));
-        let second = conditions(&done, 1, &first, at(20));
-        assert_eq!(first, second);
-    }
-
-    #[test]
-    fn what_is_not_reached_keeps_what_was_known() {
-        let kind = ConditionType::WorkloadsReady;
-        let done =
-            Findings { parts: vec![(kind, Progress::Done)], available: Some(true), ..Findings::default() };
-        let first = conditions(&done, 1, &[], at(10));
-        let later = Findings {
-            parts: vec![(ConditionType::InputsReady, Progress::waiting("x")), (kind, Progress::NotReached)],
-            ..Findings::default()
-        };
-        let second = conditions(&later, 2, &first, at(20));
-        assert_eq!(status(&second, "WorkloadsReady"), status(&first, "WorkloadsReady"));
-        assert_eq!(status(&second, "Available").status, "True");
-        assert_eq!(status(&second, "Ready").status, "False");
-    }
-
-    #[test]
-    fn work_that_is_cut_short_forgets_nothing_and_work_that_ends_forgets_what_is_no_more() {
-        let part = |kind| (kind, Progress::Done);
-        let parts = vec![part(ConditionType::ConfigReady), part(ConditionType::Exposed)];
-        let first = conditions(&Findings { parts, ..Findings::default() }, 1, &[], at(10));
-        let failed = Progress::Failed { message: "x".into() };
-        let cut = Findings { parts: vec![(ConditionType::ConfigReady, failed)], ..Findings::default() };
-        let second = conditions(&cut, 1, &first, at(20));
-        assert_eq!(status(&second, "Exposed"), status(&first, "Exposed"));
-        assert_eq!(second.iter().filter(|condition| condition.type_ == "Ready").count(), 1);
-        let done = Findings { parts: vec![part(ConditionType::ConfigReady)], ..Findings::default() };
-        let third = conditions(&done, 2, &second, at(30));
-        assert!(!third.iter().any(|condition| condition.type_ == "Exposed"));
-    }
-
-    #[test]
-    fn a_wrong_spec_stalls_and_names_the_field() {
-        let stalled =
-            Findings { stall: Some(Stall::InvalidSpec("spec.x: no".into())), ..Findings::default() };
-        let found = conditions(&stalled, 1, &[], at(1));
-        assert_eq!(status(&found, "Stalled").status, "True");
-        assert_eq!(status(&found, "Ready").reason, "InvalidSpec");
-        assert_eq!(status(&found, "Reconciling").status, "False");
-    }
-}
+mod tests;

@@ -9,6 +9,7 @@ pub mod kind;
 pub mod lower;
 pub mod name;
 pub mod need;
+pub mod node;
 pub mod oslo;
 pub mod plan;
 pub mod quantity;

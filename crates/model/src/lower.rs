@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::kind::Kind;
 use crate::name;
-use crate::plan::Plan;
+use crate::plan::{Child, Plan, Workload};
 
 mod addition;
 mod config;
@@ -70,6 +70,43 @@ pub struct Manifest {
     pub kind: Kind,
     pub name: String,
     pub body: Value,
+    pub source: Source,
+}
+
+/// The part of a plan that a manifest comes from, by its index in the plan's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// One of `Plan::workloads`: its controller, its Services and its disruption budget.
+    Workload(usize),
+    /// One of `Plan::tasks`.
+    Task(usize),
+    /// One of `Plan::children`.
+    Child(usize),
+    /// Whatever nobody asks the origin of.
+    Other,
+}
+
+impl Manifest {
+    /// The workload of a plan that the manifest comes from.
+    pub fn workload<'a>(&self, plan: &'a Plan) -> Option<&'a Workload> {
+        match self.source {
+            Source::Workload(index) => plan.workloads.get(index),
+            Source::Task(_) | Source::Child(_) | Source::Other => None,
+        }
+    }
+
+    /// The child of a plan that the manifest comes from.
+    pub fn child<'a>(&self, plan: &'a Plan) -> Option<&'a Child> {
+        match self.source {
+            Source::Child(index) => plan.children.get(index),
+            Source::Workload(_) | Source::Task(_) | Source::Other => None,
+        }
+    }
+
+    #[must_use]
+    fn with_source(self, source: Source) -> Self {
+        Self { source, ..self }
+    }
 }
 
 /// Steps in which manifests are applied; one begins when the one before it is done.
@@ -101,8 +138,15 @@ pub fn lower(instance: &Instance, plan: &Plan, observed: &Observed) -> Manifests
     manifests.insert(Phase::Config, config);
     let (before, beside, after) = task::manifests(&lowering);
     manifests.insert(Phase::Tasks, before);
-    let mut workloads: Vec<Manifest> =
-        plan.workloads.iter().flat_map(|workload| workload::manifests(&lowering, workload)).collect();
+    let mut workloads: Vec<Manifest> = plan
+        .workloads
+        .iter()
+        .enumerate()
+        .flat_map(|(index, workload)| {
+            let manifests = workload::manifests(&lowering, workload).into_iter();
+            manifests.map(move |manifest| manifest.with_source(Source::Workload(index)))
+        })
+        .collect();
     workloads.extend(beside);
     manifests.insert(Phase::Workloads, workloads);
     manifests.insert(Phase::Exposure, expose::manifests(&lowering));
@@ -125,9 +169,11 @@ fn children(lowering: &Lowering<'_>) -> Vec<Manifest> {
         .plan
         .children
         .iter()
-        .map(|child| {
+        .enumerate()
+        .map(|(index, child)| {
             let metadata = lowering.instance.metadata(&child.name, None);
             manifest(child.kind, &child.name, &metadata, [("spec", child.spec.clone())])
+                .with_source(Source::Child(index))
         })
         .collect()
 }
@@ -179,7 +225,7 @@ impl Instance {
     }
 }
 
-/// Puts an object together from its metadata and its other fields.
+/// Puts an object together from its metadata and its other fields. It comes from no part of a plan in particular.
 pub fn manifest<const N: usize>(
     kind: Kind,
     name: &str,
@@ -191,7 +237,7 @@ pub fn manifest<const N: usize>(
     body.insert("kind".to_owned(), Value::String(kind.kind.to_owned()));
     body.insert("metadata".to_owned(), value(metadata));
     body.extend(fields.map(|(field, value)| (field.to_owned(), value)));
-    Manifest { kind, name: name.to_owned(), body: Value::Object(body) }
+    Manifest { kind, name: name.to_owned(), body: Value::Object(body), source: Source::Other }
 }
 
 /// A typed part of an object as JSON. Kubernetes' own types always have a JSON form.

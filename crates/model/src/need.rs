@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::common::{Dependency, NameReference, Reference};
+use crate::common::{Dependency, NameReference, Reference, Scheduling, Toleration};
 use crate::kind::Kind;
+use crate::node::Node;
 use crate::service::Invalid;
 use crate::status::{
     CacheServers, ComputeServer, DatabaseServer, IdentityServer, MessagingServer, NetworkServer, NodeRow,
@@ -25,8 +26,25 @@ pub struct Needs {
     pub addresses: Vec<String>,
     /// Kinds of objects in the same namespace that somebody else writes to say something of this object.
     pub peers: Vec<Kind>,
-    /// Labels of nodes that the object has a part on.
-    pub nodes: Option<Labels>,
+    /// Nodes that the object has a part on.
+    pub nodes: Option<NodeNeed>,
+}
+
+/// Nodes that pods of a DaemonSet may be on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeNeed {
+    /// Labels that the nodes have.
+    pub labels: Labels,
+    /// Taints that keep the pods off no node.
+    pub tolerations: Vec<Toleration>,
+}
+
+impl NodeNeed {
+    /// Whether a node is one of them. One whose taints the pods do not tolerate never has a pod, so that waiting for
+    /// its agent would never end.
+    pub fn chooses(&self, node: &Node) -> bool {
+        selects(&self.labels, &node.labels) && node.admits(&self.tolerations)
+    }
 }
 
 pub type Labels = BTreeMap<String, String>;
@@ -81,9 +99,11 @@ impl Needs {
         self
     }
 
+    /// Nodes that pods with this scheduling may be on.
     #[must_use]
-    pub fn nodes(mut self, labels: Labels) -> Self {
-        self.nodes = Some(labels);
+    pub fn nodes(mut self, scheduling: &Scheduling) -> Self {
+        let Scheduling { node_selector, tolerations, .. } = scheduling;
+        self.nodes = Some(NodeNeed { labels: node_selector.clone(), tolerations: tolerations.clone() });
         self
     }
 
@@ -116,7 +136,7 @@ pub struct Resolved {
     pub addresses: BTreeMap<String, String>,
     /// Specs of the peers that the object does not own, by kind and name.
     pub peers: BTreeMap<(String, String), Value>,
-    /// Nodes with the labels that were asked for, and all their labels.
+    /// Nodes that were asked for, and all their labels.
     pub nodes: BTreeMap<String, Labels>,
     /// Nodes that are no longer among them and cannot be left yet.
     pub leaving: BTreeMap<String, Labels>,
@@ -129,7 +149,7 @@ impl Resolved {
         leaving.filter(|name| !self.nodes.contains_key(*name))
     }
 
-    /// Names of nodes that have the labels.
+    /// Names of nodes that were asked for.
     pub fn chosen_nodes(&self) -> Vec<String> {
         self.nodes.keys().cloned().collect()
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::common::{PodAdditions, Reference, Resources, Scheduling};
+use crate::common::{PodAdditions, Reference, Resources, Scheduling, Toleration, TolerationOperator};
 use crate::kind::Kind;
 use crate::status::{DatabaseServer, IdentityServer, MessagingServer, Provides, Stage};
 
@@ -245,7 +245,13 @@ impl Workload {
     #[must_use]
     pub fn leaving(&self, nodes: &[String]) -> Option<Self> {
         let word = |word: &Word| Word::from(format!("{word}-leaving"));
-        let scheduling = Scheduling { node_selector: BTreeMap::new(), ..self.pod.scheduling.clone() };
+        // A node may leave because of a taint, and what it holds needs the pods nevertheless.
+        let every_taint = Toleration { operator: Some(TolerationOperator::Exists), ..Toleration::default() };
+        let scheduling = Scheduling {
+            node_selector: BTreeMap::new(),
+            tolerations: vec![every_taint],
+            ..self.pod.scheduling.clone()
+        };
         (!nodes.is_empty()).then(|| Self {
             component: word(&self.component),
             suffix: self.suffix.as_ref().map(word),

@@ -59,7 +59,7 @@ pub struct Context<'a, K> {
 
 /// A service: data and pure functions.
 pub trait Service: 'static {
-    type Object: Resource<DynamicType = ()> + CustomResourceExt + DeserializeOwned;
+    type Object: Resource<DynamicType = ()> + CustomResourceExt + DeserializeOwned + Send + Sync;
     const KIND: Kind;
     /// The service's plain name, e.g. for labels.
     const NAME: &'static str;
@@ -120,20 +120,24 @@ pub trait AnyService: Send + Sync {
     fn name(&self) -> &'static str;
     fn crd(&self) -> CustomResourceDefinition;
     fn directs(&self) -> bool;
-    fn needs(&self, object: &DynamicObject) -> Result<Needs, Invalid>;
+    /// Reads an object as one of the service's kind. It is done once for each reconcile: the rest asks the result.
+    fn decode(&self, object: &DynamicObject) -> Result<Box<dyn AnyObject>, Invalid>;
+}
+
+/// An object whose type the engine does not know.
+pub trait AnyObject: Send + Sync {
+    fn needs(&self) -> Needs;
     fn plan(
         &self,
-        object: &DynamicObject,
         inputs: &Resolved,
         site: &Site,
         memory: &BTreeMap<String, String>,
     ) -> Result<Plan, Invalid>;
-    fn direct(
-        &self,
-        object: &DynamicObject,
-        members: &[Member],
-        memory: &BTreeMap<String, String>,
-    ) -> Result<Direction, Invalid>;
+
+    /// Decides on members of a group from what they report.
+    fn direct(&self, _members: &[Member], _memory: &BTreeMap<String, String>) -> Direction {
+        Direction::default()
+    }
 }
 
 /// Makes a [`Service`] into an [`AnyService`].
@@ -151,13 +155,30 @@ impl<S> Default for Entry<S> {
     }
 }
 
-impl<S: Service> Entry<S> {
-    fn typed(object: &DynamicObject) -> Result<S::Object, Invalid> {
-        // The whole object goes through JSON, so that every type sees exactly what the API server stored.
-        let value = serde_json::to_value(object)
-            .map_err(|error| Invalid::new("metadata", format!("cannot be read: {error}")))?;
-        serde_json::from_value(value)
-            .map_err(|error| Invalid::new("spec", format!("cannot be read as a {}: {error}", S::KIND.kind)))
+/// An object of a service, read once.
+struct Decoded<S: Service> {
+    object: S::Object,
+    name: String,
+    namespace: String,
+}
+
+impl<S: Service> AnyObject for Decoded<S> {
+    fn needs(&self) -> Needs {
+        S::needs(&self.object)
+    }
+
+    fn plan(
+        &self,
+        inputs: &Resolved,
+        site: &Site,
+        memory: &BTreeMap<String, String>,
+    ) -> Result<Plan, Invalid> {
+        let Self { object, name, namespace } = self;
+        S::plan(&Context { object, name, namespace, inputs, site, memory })
+    }
+
+    fn direct(&self, members: &[Member], memory: &BTreeMap<String, String>) -> Direction {
+        S::direct(&self.object, members, memory)
     }
 }
 
@@ -178,29 +199,17 @@ impl<S: Service> AnyService for Entry<S> {
         S::DIRECTS
     }
 
-    fn needs(&self, object: &DynamicObject) -> Result<Needs, Invalid> {
-        Ok(S::needs(&Self::typed(object)?))
-    }
-
-    fn plan(
-        &self,
-        object: &DynamicObject,
-        inputs: &Resolved,
-        site: &Site,
-        memory: &BTreeMap<String, String>,
-    ) -> Result<Plan, Invalid> {
-        let typed = Self::typed(object)?;
-        let name = object.metadata.name.as_deref().unwrap_or_default();
-        let namespace = object.metadata.namespace.as_deref().unwrap_or("default");
-        S::plan(&Context { object: &typed, name, namespace, inputs, site, memory })
-    }
-
-    fn direct(
-        &self,
-        object: &DynamicObject,
-        members: &[Member],
-        memory: &BTreeMap<String, String>,
-    ) -> Result<Direction, Invalid> {
-        Ok(S::direct(&Self::typed(object)?, members, memory))
+    fn decode(&self, object: &DynamicObject) -> Result<Box<dyn AnyObject>, Invalid> {
+        // The whole object goes through JSON, so that every type sees exactly what the API server stored.
+        let value = serde_json::to_value(object)
+            .map_err(|error| Invalid::new("metadata", format!("cannot be read: {error}")))?;
+        let typed = serde_json::from_value(value).map_err(|error| {
+            Invalid::new("spec", format!("cannot be read as a {}: {error}", S::KIND.kind))
+        })?;
+        Ok(Box::new(Decoded::<S> {
+            object: typed,
+            name: object.metadata.name.clone().unwrap_or_default(),
+            namespace: object.metadata.namespace.clone().unwrap_or_else(|| "default".to_owned()),
+        }))
     }
 }

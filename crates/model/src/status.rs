@@ -117,7 +117,7 @@ pub struct ServiceRow {
     pub kind: String,
     pub name: String,
     pub ready: bool,
-    /// Why the service is not ready.
+    /// Why the service is not ready, or what it has lost where it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use openstack_operator_engine::engine::Key;
 use openstack_operator_model::kind::{CONFIG_MAP, CONTROLLERS, DAEMON_SET, JOB, Kind, SECRET};
-use openstack_operator_model::lower::TASK_ANNOTATION;
-use openstack_operator_model::name;
+use openstack_operator_model::lower::{Source, TASK_ANNOTATION, task};
 use openstack_operator_model::plan::{SecretContent, Task, VariableValue};
 use openstack_operator_services::kinds;
 use serde_json::{Map, Value, json};
@@ -161,13 +160,8 @@ impl Comparison<'_> {
         if mark(&wanted.body) == mark(found) {
             return true;
         }
-        let task = self.plan_of(&wanted.owner).and_then(|planned| {
-            planned
-                .plan
-                .tasks
-                .iter()
-                .find(|task| name::part(&wanted.owner.name, task.name) == wanted.key.name)
-        });
+        let Source::Task(index) = wanted.source else { return false };
+        let task = self.plan_of(&wanted.owner).and_then(|planned| planned.plan.tasks.get(index));
         task.is_some_and(|task| !task.repeat_on.is_empty() && runs_the_same(task, found))
     }
 
@@ -216,7 +210,7 @@ impl Comparison<'_> {
         self.live.secrets.is_none()
             && key.kind == JOB
             && self.planned.iter().any(|planned| {
-                planned.plan.tasks.iter().any(|task| name::part(&planned.key.name, task.name) == key.name)
+                planned.plan.tasks.iter().any(|task| task::job_name(&planned.key.name, task) == key.name)
             })
     }
 }

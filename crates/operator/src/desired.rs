@@ -7,7 +7,7 @@ use openstack_operator_model::kind::{
     CONFIG_MAP, DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, PERSISTENT_VOLUME_CLAIM,
     POD_DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET,
 };
-use openstack_operator_model::lower::{Instance, Manifest, manifest};
+use openstack_operator_model::lower::{Instance, Manifest, Source, manifest};
 use openstack_operator_model::plan::{Entry, Piece, SecretContent, SecretPlan};
 use serde_json::{Value, json};
 
@@ -20,6 +20,8 @@ pub(crate) struct Desired {
     /// The object that it is made for.
     pub(crate) owner: Key,
     pub(crate) body: Value,
+    /// The part of the owner's plan that it comes from.
+    pub(crate) source: Source,
 }
 
 /// All objects: the operator's own first, then what they need before they run, then what runs, then the ways in.
@@ -32,10 +34,11 @@ pub(crate) fn desired(planned: &[Planned]) -> Vec<Desired> {
 fn of_one(planned: &Planned) -> Vec<Desired> {
     let secrets = planned.plan.secrets.iter().map(|secret| secret_without_values(&planned.instance, secret));
     let applied = planned.manifests.values().flatten().cloned();
-    let desired = |Manifest { kind, name, body }: Manifest| Desired {
+    let desired = |Manifest { kind, name, body, source }: Manifest| Desired {
         key: Key { kind, namespace: planned.key.namespace.clone(), name },
         owner: planned.key.clone(),
         body,
+        source,
     };
     secrets.chain(applied).map(desired).collect()
 }

@@ -9,7 +9,7 @@ use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
 use openstack_operator_engine::engine::Key;
 use openstack_operator_model::kind::{CHILD_KINDS, Kind, NODE, SECRET, SERVICE};
 use openstack_operator_model::lower::{MANAGED_BY_LABEL, MANAGER, ROTATIONS_ANNOTATION, SecretFacts};
-use openstack_operator_model::need::Labels;
+use openstack_operator_model::node::Node;
 use openstack_operator_services::kinds;
 use serde_json::Value;
 use snafu::{ResultExt, Snafu};
@@ -35,8 +35,8 @@ pub(crate) struct Live {
     pub(crate) secrets: Option<BTreeMap<(String, String), LiveSecret>>,
     /// Kinds that the cluster does not know.
     pub(crate) unserved: BTreeSet<Kind>,
-    /// Nodes and their labels; none where they may not be read.
-    pub(crate) nodes: Option<BTreeMap<String, Labels>>,
+    /// None where they may not be read.
+    pub(crate) nodes: Option<BTreeMap<String, Node>>,
 }
 
 /// What is known of a Secret without its values.
@@ -72,11 +72,13 @@ pub(crate) async fn read(client: &Client, namespaces: &BTreeSet<String>) -> Resu
             Listing::Forbidden => return ForbiddenSnafu { resource: kind.plural, namespace }.fail(),
         }
     }
-    let listed = api(client, NODE, None).list_metadata(&ListParams::default()).await;
+    let listed = api(client, NODE, None).list(&ListParams::default()).await;
     if let Listing::Found(found) = Listing::new(NODE.plural, listed)? {
-        let labels =
-            |metadata: ObjectMeta| (metadata.name.unwrap_or_default(), metadata.labels.unwrap_or_default());
-        live.nodes = Some(found.into_iter().map(|node| labels(node.metadata)).collect());
+        let node = |DynamicObject { metadata, data, .. }: DynamicObject| {
+            let node = Node::new(metadata.labels.unwrap_or_default(), &data);
+            (metadata.name.unwrap_or_default(), node)
+        };
+        live.nodes = Some(found.into_iter().map(node).collect());
     }
     for namespace in namespaces {
         let listed = api(client, SECRET, Some(namespace)).list_metadata(&ListParams::default()).await;

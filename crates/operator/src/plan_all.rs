@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
 use openstack_operator_engine::engine::{Key, instance};
 use openstack_operator_model::lower::{self, Instance, Manifests, Observed, SecretFacts};
-use openstack_operator_model::need::{Labels, ObjectNeed, Resolved, selects};
+use openstack_operator_model::need::{Labels, Needs, NodeNeed, ObjectNeed, Resolved};
+use openstack_operator_model::node::Node;
 use openstack_operator_model::plan::{Child, Plan};
-use openstack_operator_model::service::{AnyService, Invalid, Site};
+use openstack_operator_model::service::{AnyObject, AnyService, Invalid, Site};
 use openstack_operator_model::status::{NodeRow, Provides, Status};
 use openstack_operator_services::ALL;
 use serde_json::json;
@@ -22,8 +23,8 @@ pub(crate) struct Known {
     pub(crate) secrets: BTreeMap<(String, String), SecretFacts>,
     /// Addresses of Services, by namespace and name.
     pub(crate) addresses: BTreeMap<(String, String), String>,
-    /// Nodes and their labels; none where they may not be read.
-    pub(crate) nodes: Option<BTreeMap<String, Labels>>,
+    /// None where they may not be read.
+    pub(crate) nodes: Option<BTreeMap<String, Node>>,
 }
 
 /// What is known of an object that exists.
@@ -42,6 +43,7 @@ pub(crate) struct Planned {
     /// The object that this one is a part of; none where it was written by a person.
     pub(crate) parent: Option<Key>,
     pub(crate) object: DynamicObject,
+    pub(crate) needs: Needs,
     pub(crate) instance: Instance,
     pub(crate) plan: Plan,
     pub(crate) manifests: Manifests,
@@ -55,7 +57,7 @@ pub(crate) fn plan_all(
 ) -> Result<Vec<Planned>, Problems> {
     let mut planning = Planning::new(site, known);
     for document in documents {
-        planning.add(Pending {
+        planning.add(Written {
             origin: document.origin,
             key: document.key,
             parent: None,
@@ -68,15 +70,30 @@ pub(crate) fn plan_all(
 
 /// An object whose turn has not come.
 struct Pending {
+    written: Written,
+    service: &'static dyn AnyService,
+    decoded: Box<dyn AnyObject>,
+}
+
+/// An object as it was written, by a person or by the object that it is a part of.
+struct Written {
     origin: Origin,
     key: Key,
     parent: Option<Key>,
     object: DynamicObject,
 }
 
-impl Pending {
+impl Written {
     fn problem(&self, invalid: Invalid) -> Problem {
         problem(&self.origin, &self.key, self.parent.as_ref(), invalid)
+    }
+
+    fn decode(self) -> Result<Pending, Problem> {
+        let decoded = service(&self.key).and_then(|service| Ok((service, service.decode(&self.object)?)));
+        match decoded {
+            Ok((service, decoded)) => Ok(Pending { written: self, service, decoded }),
+            Err(invalid) => Err(self.problem(invalid)),
+        }
     }
 }
 
@@ -115,12 +132,15 @@ impl<'a> Planning<'a> {
         }
     }
 
-    fn add(&mut self, pending: Pending) {
-        if self.seen.insert(pending.key.clone()) {
-            self.pending.push(pending);
-        } else {
+    fn add(&mut self, written: Written) {
+        if !self.seen.insert(written.key.clone()) {
             let reason = "there is another object of this kind and name: leave one of them out";
-            self.problems.push(pending.problem(Invalid::new("metadata.name", reason)));
+            self.problems.push(written.problem(Invalid::new("metadata.name", reason)));
+            return;
+        }
+        match written.decode() {
+            Ok(pending) => self.pending.push(pending),
+            Err(problem) => self.problems.push(problem),
         }
     }
 
@@ -128,57 +148,53 @@ impl<'a> Planning<'a> {
     fn advance(&mut self) -> bool {
         let mut moved = false;
         for pending in std::mem::take(&mut self.pending) {
-            match self.resolve(&pending) {
-                Ok(Some(resolved)) => {
-                    moved = true;
-                    if let Err(invalid) = self.plan(&pending, &resolved) {
-                        self.problems.push(pending.problem(invalid));
-                    }
-                }
-                Ok(None) => self.pending.push(pending),
-                Err(invalid) => {
-                    moved = true;
-                    self.problems.push(pending.problem(invalid));
-                }
+            let Some(resolved) = self.resolve(&pending) else {
+                self.pending.push(pending);
+                continue;
+            };
+            moved = true;
+            if let Err(invalid) = self.plan(&pending, &resolved) {
+                self.problems.push(pending.written.problem(invalid));
             }
         }
         moved
     }
 
     /// What the object needs of others; none where not all of it is there.
-    fn resolve(&self, pending: &Pending) -> Result<Option<Resolved>, Invalid> {
+    fn resolve(&self, pending: &Pending) -> Option<Resolved> {
         let mut resolved = Resolved::default();
-        let needs = service(&pending.key)?.needs(&pending.object)?;
+        let key = &pending.written.key;
+        let needs = pending.decoded.needs();
         for name in needs.addresses {
-            let place = (pending.key.namespace.clone(), name.clone());
+            let place = (key.namespace.clone(), name.clone());
             // A Service has no number before it is made; its name stands for it.
             let address = self.known.addresses.get(&place).cloned();
             resolved.addresses.insert(name.clone(), address.unwrap_or(name));
         }
-        if let Some(labels) = needs.nodes {
-            let known = self.known.objects.get(&pending.key);
+        if let Some(need) = needs.nodes {
+            let known = self.known.objects.get(key);
             let rows = known.map(|known| known.status.nodes.as_slice()).unwrap_or_default();
-            resolved.nodes = self.nodes(&labels, rows);
+            resolved.nodes = self.nodes(&need, rows);
             let leaving: Vec<String> = resolved.still_leaving(rows).cloned().collect();
-            let labels = |name: &String| self.known.nodes.as_ref()?.get(name).cloned();
+            let labels = |name: &String| Some(self.known.nodes.as_ref()?.get(name)?.labels.clone());
             resolved.leaving =
                 leaving.into_iter().map(|name| (name.clone(), labels(&name).unwrap_or_default())).collect();
         }
         for need in needs.objects {
-            let Some(provides) = self.provides(&needed(&pending.key, &need)) else { return Ok(None) };
+            let provides = self.provides(&needed(key, &need))?;
             resolved.objects.insert((need.kind.kind.to_owned(), need.name), provides.clone());
         }
-        Ok(Some(resolved))
+        Some(resolved)
     }
 
-    /// Nodes with these labels; those that the operator found where they may not be read.
-    fn nodes(&self, labels: &Labels, rows: &[NodeRow]) -> BTreeMap<String, Labels> {
+    /// Nodes that are asked for; those that the operator found where they may not be read.
+    fn nodes(&self, need: &NodeNeed, rows: &[NodeRow]) -> BTreeMap<String, Labels> {
         let Some(nodes) = &self.known.nodes else {
             let chosen = rows.iter().filter(|row| row.state.is_chosen());
-            return chosen.map(|row| (row.name.clone(), labels.clone())).collect();
+            return chosen.map(|row| (row.name.clone(), need.labels.clone())).collect();
         };
-        let chosen = nodes.iter().filter(|(_, found)| selects(labels, found));
-        chosen.map(|(name, labels)| (name.clone(), labels.clone())).collect()
+        let chosen = nodes.iter().filter(|(_, node)| need.chooses(node));
+        chosen.map(|(name, node)| (name.clone(), node.labels.clone())).collect()
     }
 
     /// What an object provides: by its plan, or by its status where it is not among those that are planned.
@@ -190,10 +206,10 @@ impl<'a> Planning<'a> {
     }
 
     fn plan(&mut self, pending: &Pending, resolved: &Resolved) -> Result<(), Invalid> {
-        let service = service(&pending.key)?;
-        let known = self.known.objects.get(&pending.key).cloned().unwrap_or_default();
-        let plan = service.plan(&pending.object, resolved, self.site, &known.status.memory)?;
-        let namespace = &pending.key.namespace;
+        let Pending { written, service, decoded } = pending;
+        let known = self.known.objects.get(&written.key).cloned().unwrap_or_default();
+        let plan = decoded.plan(resolved, self.site, &known.status.memory)?;
+        let namespace = &written.key.namespace;
         let facts = |(place, facts): (&(String, String), &SecretFacts)| {
             (place.0 == *namespace).then(|| (place.1.clone(), facts.clone()))
         };
@@ -201,17 +217,18 @@ impl<'a> Planning<'a> {
             installed: known.status.installed,
             secrets: self.known.secrets.iter().filter_map(facts).collect(),
         };
-        let instance = Instance { uid: known.uid, ..instance(service, &pending.object) };
+        let instance = Instance { uid: known.uid, ..instance(*service, &written.object) };
         let manifests = lower::lower(&instance, &plan, &observed);
-        self.provided.insert(pending.key.clone(), plan.provides.clone());
+        self.provided.insert(written.key.clone(), plan.provides.clone());
         for child in &plan.children {
-            self.add(part(pending, child));
+            self.add(part(written, child));
         }
         self.planned.push(Planned {
-            origin: pending.origin.clone(),
-            key: pending.key.clone(),
-            parent: pending.parent.clone(),
-            object: pending.object.clone(),
+            origin: written.origin.clone(),
+            key: written.key.clone(),
+            parent: written.parent.clone(),
+            object: written.object.clone(),
+            needs: decoded.needs(),
             instance,
             plan,
             manifests,
@@ -220,18 +237,17 @@ impl<'a> Planning<'a> {
     }
 
     fn finish(mut self) -> Result<Vec<Planned>, Problems> {
-        let waiting: BTreeSet<Key> = self.pending.iter().map(|pending| pending.key.clone()).collect();
+        let waiting: BTreeSet<Key> = self.pending.iter().map(|pending| pending.written.key.clone()).collect();
         let planned: BTreeSet<Key> = self.planned.iter().map(|planned| planned.key.clone()).collect();
         let mut unmet = Vec::new();
-        for pending in &self.pending {
-            let needs = service(&pending.key).and_then(|service| service.needs(&pending.object));
-            for need in needs.map(|needs| needs.objects).unwrap_or_default() {
-                let key = needed(&pending.key, &need);
+        for Pending { written, decoded, .. } in &self.pending {
+            for need in decoded.needs().objects {
+                let key = needed(&written.key, &need);
                 let is_known_to_fail =
                     self.seen.contains(&key) && !planned.contains(&key) && !waiting.contains(&key);
                 // One that is itself wrong is told as such, and is the reason for the others.
                 if self.provides(&key).is_none() && !is_known_to_fail {
-                    unmet.push(pending.problem(unprovided(&need, &key, waiting.contains(&key))));
+                    unmet.push(written.problem(unprovided(&need, &key, waiting.contains(&key))));
                 }
             }
         }
@@ -263,7 +279,7 @@ fn service(key: &Key) -> Result<&'static dyn AnyService, Invalid> {
 }
 
 /// A child as the object that it will be.
-fn part(parent: &Pending, child: &Child) -> Pending {
+fn part(parent: &Written, child: &Child) -> Written {
     let namespace = parent.key.namespace.clone();
     let object = DynamicObject {
         types: Some(TypeMeta { api_version: child.kind.api_version(), kind: child.kind.kind.to_owned() }),
@@ -274,7 +290,7 @@ fn part(parent: &Pending, child: &Child) -> Pending {
         },
         data: json!({ "spec": child.spec }),
     };
-    Pending {
+    Written {
         origin: parent.origin.clone(),
         key: Key { kind: child.kind, namespace, name: child.name.clone() },
         parent: Some(parent.key.clone()),

@@ -16,8 +16,9 @@ pub(crate) fn cluster_rules() -> Vec<PolicyRule> {
     rules.extend(rules_of_part(&own, "finalizers", &["update"]));
     rules.extend(self::rules(CHILD_KINDS, "", &whole));
     // Members of a group report by their pods' last words, and are told what to do by annotation.
-    rules.extend(self::rules(&[POD], "", &["get", "list", "watch", "patch"]));
-    // Their labels say which have a part of what.
+    // Those that a DaemonSet leaves on a node that takes no more of them are deleted.
+    rules.extend(self::rules(&[POD], "", &["get", "list", "watch", "patch", "delete"]));
+    // Their labels and taints say which have a part of what.
     rules.extend(self::rules(&[NODE], "", &["get", "list", "watch"]));
     rules.push(rule("events.k8s.io", vec!["events".to_owned()], &["create", "patch"]));
     rules
@@ -90,7 +91,7 @@ mod tests {
         for kind in kinds().iter().chain(CHILD_KINDS) {
             assert_eq!(verbs(kind.group, kind.plural), whole, "{}", kind.kind);
         }
-        assert_eq!(verbs("", "pods"), ["get", "list", "watch", "patch"]);
+        assert_eq!(verbs("", "pods"), ["get", "list", "watch", "patch", "delete"]);
         assert_eq!(verbs("openstack.k8s.io", "keystones/status"), ["get", "patch"]);
         assert_eq!(verbs("openstack.k8s.io", "keystones/finalizers"), ["update"]);
         assert_eq!(verbs("events.k8s.io", "events"), ["create", "patch"]);

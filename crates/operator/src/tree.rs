@@ -13,6 +13,8 @@ use crate::output::{Color, Paint};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Ready,
+    /// It is ready, and has lost something.
+    Degraded,
     Waiting,
     /// A person must do something.
     Stalled,
@@ -20,12 +22,19 @@ pub(crate) enum State {
     LeftOut,
 }
 
+impl State {
+    /// Whether something is still to come.
+    pub(crate) fn is_awaited(self) -> bool {
+        matches!(self, Self::Waiting | Self::Stalled)
+    }
+}
+
 /// An object and those that it consists of.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) title: Title,
     pub(crate) state: State,
-    /// Why it is not ready.
+    /// Why it is not ready, or what it has lost.
     pub(crate) message: String,
     phase: Option<String>,
     endpoint: Option<String>,
@@ -123,13 +132,16 @@ fn judge(object: &DynamicObject, status: &Status) -> (State, String) {
     }
     let find = |kind: &str| status.conditions.iter().find(|condition| condition.type_ == kind);
     let holds = |kind: &str| find(kind).is_some_and(|condition| condition.status == "True");
-    let message = find("Ready").map(|condition| condition.message.clone()).unwrap_or_default();
+    let message = |kind: &str| find(kind).map(|condition| condition.message.clone()).unwrap_or_default();
+    if holds("Ready") && holds("Degraded") {
+        return (State::Degraded, message("Degraded"));
+    }
     let state = match () {
         () if holds("Ready") => State::Ready,
         () if holds("Stalled") => State::Stalled,
         () => State::Waiting,
     };
-    (state, message)
+    (state, message("Ready"))
 }
 
 impl Node {
@@ -143,6 +155,7 @@ impl Node {
         match (self.state, self.message.is_empty()) {
             (State::Ready, true) => "Ready".to_owned(),
             (State::Ready, false) => format!("Ready ({})", self.message),
+            (State::Degraded, _) => format!("Degraded ({})", self.message),
             (_, false) => self.message.clone(),
             (_, true) => "not Ready".to_owned(),
         }
@@ -151,6 +164,7 @@ impl Node {
     fn word(&self) -> String {
         match (self.state, &self.phase) {
             (State::Ready, _) => "Ready".to_owned(),
+            (State::Degraded, _) => "Degraded".to_owned(),
             (State::Waiting, Some(phase)) => phase.clone(),
             (State::Waiting, None) => "Waiting".to_owned(),
             (State::Stalled, _) => "Stalled".to_owned(),
@@ -161,6 +175,7 @@ impl Node {
     fn mark(&self) -> (&'static str, Color) {
         match self.state {
             State::Ready => ("✓", Color::Green),
+            State::Degraded => ("!", Color::Yellow),
             State::Waiting => ("…", Color::Yellow),
             State::Stalled => ("✗", Color::Red),
             State::LeftOut => ("-", Color::Dim),
@@ -171,7 +186,7 @@ impl Node {
 /// Whether nothing is left to wait for.
 pub(crate) fn is_ready(forest: &[Node]) -> bool {
     let mut all = forest.iter().flat_map(Node::flat);
-    !forest.is_empty() && all.all(|node| matches!(node.state, State::Ready | State::LeftOut))
+    !forest.is_empty() && all.all(|node| !node.state.is_awaited())
 }
 
 struct Row<'a> {

@@ -29,7 +29,7 @@ pub(crate) use requirement::rules;
 
 /// A service that is part of a cloud: data and pure functions.
 pub trait Part: 'static {
-    type Object: Resource<DynamicType = ()> + CustomResourceExt + DeserializeOwned;
+    type Object: Resource<DynamicType = ()> + CustomResourceExt + DeserializeOwned + Send + Sync;
     /// Settings of its objects, but for release and images.
     type Template: Takes + Clone + Serialize + DeserializeOwned;
     const KIND: Kind;

@@ -142,7 +142,7 @@ impl Part for Service {
     }
 
     fn needs(object: &NovaCompute) -> Needs {
-        Needs::default().nodes(scheduling(&object.spec.template).node_selector)
+        Needs::default().nodes(&scheduling(&object.spec.template))
     }
 
     fn plan(context: &Context<'_, NovaCompute>) -> Result<Plan, Invalid> {

@@ -84,9 +84,7 @@ impl Part for Service {
         let template = &object.spec.template;
         match template.mechanism.unwrap_or_default() {
             Mechanism::Ovn => Needs::default(),
-            Mechanism::Ovs => {
-                Needs::default().nodes(by_agents::scheduling(&by_agents::settings(template)).node_selector)
-            }
+            Mechanism::Ovs => Needs::default().nodes(&by_agents::scheduling(&by_agents::settings(template))),
         }
     }
 

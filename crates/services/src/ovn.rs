@@ -95,7 +95,7 @@ impl Part for Service {
     fn needs(object: &OVNNetwork) -> Needs {
         let template = &object.spec.template;
         let name = object.metadata.name.as_deref().unwrap_or_default();
-        let mut needs = Needs::default().nodes(node::scheduling(template).node_selector);
+        let mut needs = Needs::default().nodes(&node::scheduling(template));
         needs.peers.push(chassis::KIND);
         for (database, settings) in databases(template) {
             needs.addresses.extend(pods(name, database, settings.replicas()));

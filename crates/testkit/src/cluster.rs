@@ -193,6 +193,7 @@ fn dynamic(attempt: &Attempt<'_>, body: Value) -> PortResult<DynamicObject> {
 #[cfg(test)]
 mod tests {
     use openstack_operator_model::kind::{CONFIG_MAP, JOB, SECRET};
+    use openstack_operator_model::lower::Source;
     use serde_json::json;
 
     use super::*;
@@ -205,7 +206,7 @@ mod tests {
     fn manifest(kind: Kind, name: &str, metadata: &Value) -> Manifest {
         let mut body = json!({ "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata });
         body["metadata"]["name"] = json!(name);
-        Manifest { kind, name: name.to_owned(), body }
+        Manifest { kind, name: name.to_owned(), body, source: Source::Other }
     }
 
     #[tokio::test]

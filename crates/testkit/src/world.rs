@@ -152,7 +152,7 @@ mod tests {
 
     use openstack_operator_engine::ports::{Login, SqlGrant, SqlServer};
     use openstack_operator_model::kind::{CONFIG_MAP, JOB, SECRET};
-    use openstack_operator_model::lower::{Manifest, TASK_ANNOTATION};
+    use openstack_operator_model::lower::{Manifest, Source, TASK_ANNOTATION};
 
     use super::*;
 
@@ -208,7 +208,7 @@ spec: { region: one, replicas: 2 }
             "metadata": { "name": "x", "annotations": { TASK_ANNOTATION: format!("hash{tries}"), "at": now } },
         });
         for (kind, body) in [(SECRET, secret), (JOB, job)] {
-            let manifest = Manifest { kind, name: "x".into(), body };
+            let manifest = Manifest { kind, name: "x".into(), body, source: Source::Other };
             ports.cluster.apply("default", &manifest).await.unwrap();
         }
         let administrator = Login { username: "root".into(), password: "root".into() };

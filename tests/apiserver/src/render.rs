@@ -9,10 +9,12 @@ use openstack_operator_model::image::{Family, ImageDefaults};
 use openstack_operator_model::kind::{
     DAEMON_SET, DEPLOYMENT, GROUP, HTTP_ROUTE, JOB, Kind, SECRET, STATEFUL_SET,
 };
-use openstack_operator_model::lower::{Instance, Manifest, Observed, Phase, SecretFacts, lower, manifest};
+use openstack_operator_model::lower::{
+    Instance, Manifest, Observed, Phase, SecretFacts, Source, lower, manifest,
+};
 use openstack_operator_model::need::{ObjectNeed, Resolved};
 use openstack_operator_model::plan::{Plan, SecretContent, SecretPlan};
-use openstack_operator_model::service::Site;
+use openstack_operator_model::service::{AnyObject, AnyService, Site};
 use openstack_operator_services::of_kind;
 use serde_json::{Value, json};
 
@@ -96,7 +98,7 @@ impl Planning<'_> {
     }
 
     fn unmet(&self, object: &Value) -> Result<Vec<ObjectNeed>> {
-        let needs = service(object)?.needs(&serde_json::from_value(object.clone())?)?;
+        let needs = service(object)?.decode(&serde_json::from_value(object.clone())?)?.needs();
         let is_met = |need: &ObjectNeed| {
             self.resolved.objects.contains_key(&(need.kind.kind.to_owned(), need.name.clone()))
         };
@@ -107,16 +109,19 @@ impl Planning<'_> {
         let service = service(written)?;
         let stored = accepted(written, self.server.apply(written, Effect::DryRun).await?)?;
         let object: DynamicObject = serde_json::from_value(stored)?;
-        let needs = service.needs(&object)?;
+        let decoded = service.decode(&object)?;
+        let needs = decoded.needs();
         // No Service has been given a number; its name stands for it.
         for name in needs.addresses {
             self.resolved.addresses.insert(name.clone(), name);
         }
         // There is one node, and it is always the right one.
-        self.resolved.nodes = needs.nodes.map(|labels| ("node-a".to_owned(), labels)).into_iter().collect();
-        let plan_of = |object| service.plan(object, &self.resolved, &site(), &BTreeMap::new());
-        let plan = plan_of(&object)?;
-        let without_cluster = plan_of(&serde_json::from_value(written.clone())?)?;
+        self.resolved.nodes =
+            needs.nodes.map(|need| ("node-a".to_owned(), need.labels)).into_iter().collect();
+        let plan_of = |object: &dyn AnyObject| object.plan(&self.resolved, &site(), &BTreeMap::new());
+        let plan = plan_of(decoded.as_ref())?;
+        let without_cluster = service.decode(&serde_json::from_value(written.clone())?)?;
+        let without_cluster = plan_of(without_cluster.as_ref())?;
         ensure!(
             plan == without_cluster,
             "the API server's defaults are not the operator's: with them {plan:#?}, without {without_cluster:#?}"
@@ -132,13 +137,18 @@ impl Planning<'_> {
         self.resolved.objects.insert((service.kind().kind.to_owned(), name), plan.provides.clone());
         let children = lower(&instance, &plan, &Observed::default()).remove(&Phase::Children);
         self.waiting.extend(children.into_iter().flatten().map(|child| child.body));
-        let object = Manifest { kind: instance.kind, name: instance.name.clone(), body: written.clone() };
+        let object = Manifest {
+            kind: instance.kind,
+            name: instance.name.clone(),
+            body: written.clone(),
+            source: Source::Other,
+        };
         self.planned.push(Planned { object, instance, plan });
         Ok(())
     }
 }
 
-fn service(object: &Value) -> Result<&'static dyn openstack_operator_model::service::AnyService> {
+fn service(object: &Value) -> Result<&'static dyn AnyService> {
     let kind = object["kind"].as_str().unwrap_or_default();
     of_kind(kind).with_context(|| format!("{kind:?} is no kind of the operator"))
 }

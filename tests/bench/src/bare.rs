@@ -12,7 +12,7 @@ use openstack_operator_model::condition::Progress;
 use openstack_operator_model::kind::{
     DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, SECRET, SERVICE, STATEFUL_SET,
 };
-use openstack_operator_model::lower::{Manifest, Phase};
+use openstack_operator_model::lower::{Manifest, Phase, Source};
 use openstack_operator_model::name;
 use openstack_operator_model::plan::Workload;
 use openstack_operator_services::ovn;
@@ -54,7 +54,8 @@ pub(crate) async fn run(sandbox: &Sandbox, cloud: &[Planned], order: Order) -> R
             "apiVersion": "v1", "kind": "Secret", "metadata": { "name": secret.name },
             "type": "Opaque", "stringData": values.make(secret)?,
         });
-        create(sandbox, &Manifest { kind: SECRET, name: secret.name.clone(), body }).await?;
+        create(sandbox, &Manifest { kind: SECRET, name: secret.name.clone(), body, source: Source::Other })
+            .await?;
     }
     let work = Work { sandbox, cloud, values };
     let make = async |part| {
@@ -170,7 +171,7 @@ impl Work<'_> {
 
 /// Makes an object, or makes one that is there what it must be.
 pub(crate) async fn create(sandbox: &Sandbox, manifest: &Manifest) -> Result<()> {
-    let Manifest { kind, name, body } = manifest;
+    let Manifest { kind, name, body, .. } = manifest;
     api(&sandbox.client, *kind, Some(&sandbox.namespace))
         .patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(body))
         .await

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use openstack_operator_model::assess;
-use openstack_operator_model::need::Labels;
+use openstack_operator_model::node;
 use openstack_operator_model::service::Site;
 use openstack_operator_services::control_plane;
 use openstack_operator_smoke::notice;
@@ -99,7 +99,7 @@ struct Run {
     installed: Installed,
     sample: DynamicObject,
     site: Site,
-    nodes: BTreeMap<String, Labels>,
+    nodes: BTreeMap<String, node::Node>,
     client_image: String,
 }
 
@@ -246,11 +246,15 @@ impl Run {
     }
 }
 
-/// The cluster's nodes with their labels.
-async fn nodes(client: &Client) -> Result<BTreeMap<String, Labels>> {
+/// The cluster's nodes.
+async fn nodes(client: &Client) -> Result<BTreeMap<String, node::Node>> {
     let list = Api::<Node>::all(client.clone()).list(&ListParams::default()).await;
     let nodes = list.context("failed to list the nodes")?.items.into_iter();
-    Ok(nodes.map(|node| (node.name_any(), node.labels().clone())).collect())
+    let read = |node: Node| {
+        let object = serde_json::to_value(&node)?;
+        Ok((node.name_any(), node::Node::new(node.labels().clone(), &object)))
+    };
+    nodes.map(read).collect()
 }
 
 /// Whether this generation of the cloud is Ready.

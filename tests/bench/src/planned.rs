@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use anyhow::{Context, Result, ensure};
 use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
 use openstack_operator_model::lower::{self, Instance, Manifests, Observed};
-use openstack_operator_model::need::{Labels, Resolved, selects};
+use openstack_operator_model::need::Resolved;
+use openstack_operator_model::node::Node;
 use openstack_operator_model::plan::Plan;
 use openstack_operator_model::service::{AnyService, Site};
 use openstack_operator_services::of_kind;
@@ -24,8 +25,7 @@ pub(crate) struct Planned {
 pub(crate) struct Surroundings {
     /// Numbers of Services. One has none before it is made; its name stands for it.
     pub(crate) addresses: BTreeMap<String, String>,
-    /// Nodes with their labels.
-    pub(crate) nodes: BTreeMap<String, Labels>,
+    pub(crate) nodes: BTreeMap<String, Node>,
 }
 
 /// Plans a control plane and everything that it consists of, each with what those before it provide.
@@ -79,7 +79,8 @@ fn plan_one(
     let service = of_kind(kind).with_context(|| format!("there is no kind {kind:?}"))?;
     let name = object.metadata.name.clone().with_context(|| format!("a {kind} without a name"))?;
     let mut inputs = Resolved::default();
-    let needs = service.needs(object)?;
+    let decoded = service.decode(object)?;
+    let needs = decoded.needs();
     for need in needs.objects {
         let key = (need.kind.kind.to_owned(), need.name);
         let Some(provides) = provided.objects.get(&key) else { return Ok(None) };
@@ -87,11 +88,11 @@ fn plan_one(
     }
     let number = |name: &String| surroundings.addresses.get(name).unwrap_or(name).clone();
     inputs.addresses = needs.addresses.into_iter().map(|name| (name.clone(), number(&name))).collect();
-    if let Some(selector) = &needs.nodes {
-        let chosen = surroundings.nodes.iter().filter(|(_, labels)| selects(selector, labels));
-        inputs.nodes = chosen.map(|(name, labels)| (name.clone(), labels.clone())).collect();
+    if let Some(need) = &needs.nodes {
+        let chosen = surroundings.nodes.iter().filter(|(_, node)| need.chooses(node));
+        inputs.nodes = chosen.map(|(name, node)| (name.clone(), node.labels.clone())).collect();
     }
-    let plan = service.plan(object, &inputs, site, &BTreeMap::new())?;
+    let plan = decoded.plan(&inputs, site, &BTreeMap::new())?;
     let instance = Instance {
         kind: service.kind(),
         service: service.name(),

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use openstack_operator_model::kind::{CONFIG_MAP, HTTP_ROUTE, SECRET};
+use openstack_operator_model::lower::Source;
 use reqwest::Method;
 
 use super::*;
@@ -54,7 +55,7 @@ fn status(code: u16, kind: &str, name: &str, message: &str) -> Value {
 fn manifest(kind: Kind) -> Manifest {
     let metadata = json!({"name": "thing"});
     let body = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata});
-    Manifest { kind, name: "thing".to_owned(), body }
+    Manifest { kind, name: "thing".to_owned(), body, source: Source::Other }
 }
 
 fn object(uid: &str) -> Value {

@@ -37,7 +37,8 @@ async fn a_cloud_of_which_nothing_is_said_becomes_ready() {
         identity,
     ];
     assert_eq!(*rows, expected);
-    assert_eq!(condition_types(&plane), ["ServicesReady", "Available", "Ready", "Reconciling", "Stalled"]);
+    let types = ["ServicesReady", "Available", "Ready", "Degraded", "Reconciling", "Stalled"];
+    assert_eq!(condition_types(&plane), types);
     for (kind, name) in [
         (control_plane::KIND, "cloud"),
         (mariadb::KIND, "cloud-mariadb"),

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops where it fails")]
 
 mod cloud;
+mod degraded;
 mod deletion;
 mod driver;
 mod events;
@@ -15,6 +16,7 @@ mod raft;
 mod rest;
 mod sample;
 mod status;
+mod taints;
 mod trouble;
 mod upgrade;
 mod whole;

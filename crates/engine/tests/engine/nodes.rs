@@ -8,13 +8,19 @@ use serde_json::{Value, json};
 
 use crate::driver::{NAMESPACE, condition, converge, engine, get, is_ready, whole_object, world, writes};
 
-const HYPERVISORS: &str = "http://cloud-nova.openstack.svc:8774/v2.1";
+pub(crate) const HYPERVISORS: &str = "http://cloud-nova.openstack.svc:8774/v2.1";
 const LABEL: &str = "node-role.kubernetes.io/hypervisor";
 
-fn add_node(world: &World, name: &str) {
+pub(crate) fn add_node(world: &World, name: &str) {
     world.apply_object(&json!({
         "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "labels": { LABEL: "" } },
     }));
+    set_node_ready(world, name, "True");
+}
+
+/// What the node controller says of a node.
+pub(crate) fn set_node_ready(world: &World, name: &str, ready: &str) {
+    world.set_status(NODE, "", name, json!({ "conditions": [{ "type": "Ready", "status": ready }] }));
 }
 
 fn set_chosen(world: &World, name: &str, chosen: bool) {
@@ -24,12 +30,12 @@ fn set_chosen(world: &World, name: &str, chosen: bool) {
 }
 
 /// Where the switches of the cloud's network register.
-fn southbound(world: &World) -> String {
+pub(crate) fn southbound(world: &World) -> String {
     let address = get(world, SERVICE, "cloud-ovn-sb-0")["spec"]["clusterIP"].as_str().unwrap().to_owned();
     format!("tcp:{address}:6642")
 }
 
-fn register(world: &World, node: &str) {
+pub(crate) fn register(world: &World, node: &str) {
     for registry in [HYPERVISORS.to_owned(), southbound(world)] {
         world.agents.edit(&registry, |state| {
             state.agents.insert(node.to_owned(), AgentEntry::new());
@@ -37,26 +43,26 @@ fn register(world: &World, node: &str) {
     }
 }
 
-fn hypervisor(world: &World, node: &str) -> Option<AgentEntry> {
+pub(crate) fn hypervisor(world: &World, node: &str) -> Option<AgentEntry> {
     world.agents.state(HYPERVISORS).agents.get(node).cloned()
 }
 
-fn hold(world: &World, registry: &str, node: &str, what: &[&str]) {
+pub(crate) fn hold(world: &World, registry: &str, node: &str, what: &[&str]) {
     world.agents.edit(registry, |state| {
         state.agents.get_mut(node).unwrap().holds = what.iter().map(|&what| what.to_owned()).collect();
     });
 }
 
-fn rows(world: &World, kind: Kind, name: &str) -> Value {
+pub(crate) fn rows(world: &World, kind: Kind, name: &str) -> Value {
     get(world, kind, name)["status"]["nodes"].clone()
 }
 
-fn exists(world: &World, kind: Kind, name: &str) -> bool {
+pub(crate) fn exists(world: &World, kind: Kind, name: &str) -> bool {
     world.object(kind, NAMESPACE, name).is_some()
 }
 
 /// A whole cloud on these nodes.
-async fn cloud_on(nodes: &[&str]) -> (World, Engine) {
+pub(crate) async fn cloud_on(nodes: &[&str]) -> (World, Engine) {
     let world = world();
     for node in nodes {
         add_node(&world, node);
@@ -141,6 +147,8 @@ async fn a_node_that_is_down_is_named() {
     converge(&world, &running).await;
     assert_eq!(condition(&world, compute::KIND, "cloud-compute", "NodesReady").2, "node node-b is down");
     assert_eq!(condition(&world, compute::KIND, "cloud-compute", "Available").0, "True");
+    assert!(!is_ready(&world, compute::KIND, "cloud-compute"), "the node itself is well");
+    assert_eq!(condition(&world, compute::KIND, "cloud-compute", "Degraded").0, "False");
 }
 
 #[tokio::test]

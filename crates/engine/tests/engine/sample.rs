@@ -12,7 +12,7 @@ use openstack_operator_model::plan::{
     Catalog, CatalogEndpoint, CatalogService, Change, Container, Controller, Database, Entry, IdentityUser,
     Interface, Messaging, Mount, Plan, Pod, SecretContent, SecretKey, SecretPlan, Workload,
 };
-use openstack_operator_model::service::{AnyService, Direction, Invalid, Member, Site};
+use openstack_operator_model::service::{AnyObject, AnyService, Invalid, Site};
 use openstack_operator_services::{keystone, mariadb, rabbitmq};
 
 pub(crate) const WIDGET: Kind = Kind::own("Widget", "widgets");
@@ -73,20 +73,29 @@ impl AnyService for Widget {
         false
     }
 
-    fn needs(&self, object: &DynamicObject) -> Result<Needs, Invalid> {
-        Ok(Needs::default()
+    fn decode(&self, object: &DynamicObject) -> Result<Box<dyn AnyObject>, Invalid> {
+        Ok(Box::new(WidgetObject(object.clone())))
+    }
+}
+
+struct WidgetObject(DynamicObject);
+
+impl AnyObject for WidgetObject {
+    fn needs(&self) -> Needs {
+        let Self(object) = self;
+        Needs::default()
             .object("spec.cloud", mariadb::KIND, Some(&NameReference::new(part(object, "mariadb"))))
             .object("spec.cloud", rabbitmq::KIND, Some(&NameReference::new(part(object, "rabbitmq"))))
-            .object("spec.cloud", keystone::KIND, Some(&NameReference::new(part(object, "keystone")))))
+            .object("spec.cloud", keystone::KIND, Some(&NameReference::new(part(object, "keystone"))))
     }
 
     fn plan(
         &self,
-        object: &DynamicObject,
         inputs: &Resolved,
         _site: &Site,
         _memory: &BTreeMap<String, String>,
     ) -> Result<Plan, Invalid> {
+        let Self(object) = self;
         let instance = object.metadata.name.clone().unwrap_or_default();
         let database = field(object, "database", "widget").to_owned();
         let secret = |name: &str, user: &str| SecretPlan {
@@ -145,15 +154,6 @@ impl AnyService for Widget {
             ..Plan::default()
         })
     }
-
-    fn direct(
-        &self,
-        _object: &DynamicObject,
-        _members: &[Member],
-        _memory: &BTreeMap<String, String>,
-    ) -> Result<Direction, Invalid> {
-        Ok(Direction::default())
-    }
 }
 
 /// Panics whenever it is planned.
@@ -176,26 +176,24 @@ impl AnyService for Bomb {
         false
     }
 
-    fn needs(&self, _object: &DynamicObject) -> Result<Needs, Invalid> {
-        Ok(Needs::default())
+    fn decode(&self, _object: &DynamicObject) -> Result<Box<dyn AnyObject>, Invalid> {
+        Ok(Box::new(BombObject))
+    }
+}
+
+struct BombObject;
+
+impl AnyObject for BombObject {
+    fn needs(&self) -> Needs {
+        Needs::default()
     }
 
     fn plan(
         &self,
-        _object: &DynamicObject,
         _inputs: &Resolved,
         _site: &Site,
         _memory: &BTreeMap<String, String>,
     ) -> Result<Plan, Invalid> {
         panic!("the fuse was too short");
-    }
-
-    fn direct(
-        &self,
-        _object: &DynamicObject,
-        _members: &[Member],
-        _memory: &BTreeMap<String, String>,
-    ) -> Result<Direction, Invalid> {
-        Ok(Direction::default())
     }
 }

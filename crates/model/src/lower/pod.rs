@@ -11,9 +11,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::{Lowering, SECRETS_ANNOTATION, addition, value};
 use crate::common::{ResourceAmounts, Resources, Toleration, TopologySpread};
 use crate::name;
-use crate::plan::{
-    Change, Check, Container, Host, HostPath, Mount, Pod, Privilege, Probe, Variable, VariableValue,
-};
+use crate::plan::{Check, Container, Host, HostPath, Mount, Pod, Privilege, Probe, Variable, VariableValue};
 
 pub(super) fn template(lowering: &Lowering<'_>, component: &str, pod: &Pod) -> core::PodTemplateSpec {
     let spec = core::PodSpec {
@@ -76,15 +74,7 @@ fn only_on(nodes: &[String]) -> core::Affinity {
 fn secrets_revision(lowering: &Lowering<'_>, pod: &Pod) -> Option<String> {
     let mut revisions = BTreeMap::new();
     for container in pod.setup.iter().chain(&pod.containers) {
-        let from_environment = container.environment.iter().filter_map(|variable| match &variable.value {
-            VariableValue::Secret(key) => Some(&key.secret),
-            VariableValue::Text(_) | VariableValue::Field(_) => None,
-        });
-        let from_mounts = container.mounts.iter().filter_map(|mount| match mount {
-            Mount::Secret { secret, change: Change::Roll, .. } => Some(secret),
-            _ => None,
-        });
-        for secret in from_environment.chain(from_mounts) {
+        for secret in container.rolling_secrets() {
             if let Some(facts) = lowering.observed.secrets.get(secret) {
                 revisions.insert(secret, &facts.revision);
             }

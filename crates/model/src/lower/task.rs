@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use k8s_openapi::api::batch::v1::JobSpec;
 
-use super::{Lowering, Manifest, TASK_ANNOTATION, manifest, pod, value};
+use super::{Lowering, Manifest, Source, TASK_ANNOTATION, manifest, pod, value};
 use crate::kind::JOB;
 use crate::name;
 use crate::plan::{Pod, Task, TaskStage, VariableValue};
@@ -18,22 +18,28 @@ pub fn wanted_install(tasks: &[Task]) -> Option<&str> {
     tasks.iter().find(|task| task.stage == TaskStage::Install).map(|task| task.container.image.as_str())
 }
 
+/// Name of the Job of an object's task.
+pub fn job_name(object: &str, task: &Task) -> String {
+    name::part(object, task.name)
+}
+
 /// Jobs that go before the workloads, beside them, and after them.
 pub(super) fn manifests(lowering: &Lowering<'_>) -> (Vec<Manifest>, Vec<Manifest>, Vec<Manifest>) {
     let installed = lowering.observed.installed.as_deref();
     let wanted = wanted_install(&lowering.plan.tasks);
     let upgrading = installed.is_some() && installed != wanted;
     let (mut before, mut beside, mut after) = (Vec::new(), Vec::new(), Vec::new());
-    for task in &lowering.plan.tasks {
+    for (index, task) in lowering.plan.tasks.iter().enumerate() {
+        let job = |rotations| job(lowering, task, rotations).with_source(Source::Task(index));
         match &task.stage {
-            TaskStage::Install if installed.is_none() => before.push(job(lowering, task, 0)),
-            TaskStage::Expand | TaskStage::Migrate if upgrading => before.push(job(lowering, task, 0)),
-            TaskStage::Contract if upgrading => after.push(job(lowering, task, 0)),
-            TaskStage::Bootstrap => beside.push(job(lowering, task, 0)),
+            TaskStage::Install if installed.is_none() => before.push(job(0)),
+            TaskStage::Expand | TaskStage::Migrate if upgrading => before.push(job(0)),
+            TaskStage::Contract if upgrading => after.push(job(0)),
+            TaskStage::Bootstrap => beside.push(job(0)),
             TaskStage::Rotate { ring } => {
                 let rotations = lowering.observed.secrets.get(ring).map_or(0, |facts| facts.rotations);
                 if rotations > 0 {
-                    after.push(job(lowering, task, rotations));
+                    after.push(job(rotations));
                 }
             }
             TaskStage::Install | TaskStage::Expand | TaskStage::Migrate | TaskStage::Contract => {}
@@ -54,7 +60,7 @@ fn job(lowering: &Lowering<'_>, task: &Task, rotations: u32) -> Manifest {
         spec.topology_spread_constraints = None;
     }
     let spec = JobSpec { backoff_limit: Some(TRIES), template, ..JobSpec::default() };
-    let name = name::part(&lowering.instance.name, task.name);
+    let name = job_name(&lowering.instance.name, task);
     let mut metadata = lowering.instance.metadata(&name, Some(&component));
     let key = key(lowering, task, rotations);
     metadata.annotations = Some(BTreeMap::from([(TASK_ANNOTATION.to_owned(), key)]));

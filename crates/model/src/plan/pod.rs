@@ -59,6 +59,22 @@ pub struct Container {
     pub privilege: Privilege,
 }
 
+impl Container {
+    /// Secrets that the container reads only at start, so that another value must replace its pod. A Secret may be
+    /// named more than once.
+    pub fn rolling_secrets(&self) -> impl Iterator<Item = &String> {
+        let from_environment = self.environment.iter().filter_map(|variable| match &variable.value {
+            VariableValue::Secret(key) => Some(&key.secret),
+            VariableValue::Text(_) | VariableValue::Field(_) => None,
+        });
+        let from_mounts = self.mounts.iter().filter_map(|mount| match mount {
+            Mount::Secret { secret, change: Change::Roll, .. } => Some(secret),
+            _ => None,
+        });
+        from_environment.chain(from_mounts)
+    }
+}
+
 /// What a container may do beyond what every process may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Privilege {

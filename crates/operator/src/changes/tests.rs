@@ -37,8 +37,7 @@ fn running(spec: &Value) -> Live {
     for planned in plan(spec, &known) {
         let mut object = KnownObject { uid: format!("uid-{}", planned.key.name), ..KnownObject::default() };
         let tasks = &planned.plan.tasks;
-        object.status.installed =
-            openstack_operator_model::lower::task::wanted_install(tasks).map(str::to_owned);
+        object.status.installed = task::wanted_install(tasks).map(str::to_owned);
         known.objects.insert(planned.key, object);
     }
     let planned = plan(spec, &known);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use openstack_operator_model::common::PAUSE_ANNOTATION;
 use openstack_operator_model::kind::{DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, STATEFUL_SET};
-use openstack_operator_services::{kinds, of_kind};
+use openstack_operator_services::kinds;
 use snafu::Snafu;
 
 use crate::changes::{Action, Change, changes};
@@ -107,9 +107,7 @@ fn cluster_notes(planned: &[Planned], desired: &[Desired], live: &Live) -> Vec<S
         None => notes.push("note: you may not read Secrets: they are left out of the comparison".to_owned()),
         Some(secrets) => {
             for planned in planned {
-                let needs =
-                    of_kind(planned.key.kind.kind).and_then(|service| service.needs(&planned.object).ok());
-                for need in needs.map(|needs| needs.secrets).unwrap_or_default() {
+                for need in &planned.needs.secrets {
                     if !secrets.contains_key(&(planned.key.namespace.clone(), need.name.clone())) {
                         let Planned { key, .. } = planned;
                         notes.push(format!("note: {key} waits for Secret {} ({})", need.name, need.field));

@@ -103,3 +103,22 @@ fn another_image_than_the_installed_one_is_migrated_to() {
         planned[1].manifests[&Phase::Tasks].iter().map(|manifest| manifest.name.as_str()).collect();
     assert_eq!(tasks, ["k-db-expand", "k-db-migrate"]);
 }
+
+#[test]
+fn nodes_with_taints_that_the_pods_do_not_tolerate_are_left_out() {
+    let chassis = |spec: &Value| -> Vec<String> {
+        let labels = BTreeMap::from([("node-role.kubernetes.io/hypervisor".to_owned(), String::new())]);
+        let taint = json!({ "spec": { "taints": [{ "key": "maintenance", "effect": "NoSchedule" }] } });
+        let nodes = BTreeMap::from([
+            ("free".to_owned(), Node::new(labels.clone(), &json!({}))),
+            ("tainted".to_owned(), Node::new(labels, &taint)),
+        ]);
+        let known = Known { nodes: Some(nodes), ..Known::default() };
+        let planned = plan_all(vec![document("OVNNetwork", "net", spec)], &site(), &known).unwrap();
+        planned.into_iter().filter(|one| one.key.kind.kind == "OVNChassis").map(|one| one.key.name).collect()
+    };
+    assert_eq!(chassis(&json!({})), ["net-free"]);
+    let tolerations = json!([{ "key": "maintenance", "operator": "Exists" }]);
+    let spec = json!({ "controller": { "tolerations": tolerations } });
+    assert_eq!(chassis(&spec), ["net-free", "net-tainted"]);
+}

@@ -222,7 +222,7 @@ fn rules_see_defaults() {
 fn every_rule_and_pattern_of_every_definition_can_be_checked_here() {
     let known: Vec<&str> = functions().iter().map(|(name, ..)| *name).collect();
     let mut rules = 0;
-    for service in openstack_operator_services::ALL {
+    for service in openstack_operator_services::ALL.iter() {
         let schema = serde_json::to_value(of(*service)).unwrap();
         visit(&kube_cel::compile_schema(&schema), &mut |compiled| {
             let references = compiled.program.references();

@@ -85,6 +85,17 @@ fn one_that_is_left_out_is_shown_and_not_waited_for() {
 }
 
 #[test]
+fn one_that_has_lost_something_says_what_and_is_not_waited_for() {
+    let status = json!({ "observedGeneration": 2, "conditions": [
+        condition("Ready", "True", ""), condition("Degraded", "True", "node b is not Ready")
+    ] });
+    let forest = forest(&[object("Memcached", "m", None, &status)], None);
+    assert!(is_ready(&forest));
+    assert_eq!(forest[0].summary(), "Degraded (node b is not Ready)");
+    assert_eq!(draw(&forest, style())[0], "! Memcached  m  Degraded    5m  node b is not Ready");
+}
+
+#[test]
 fn one_that_stalls_says_what_a_person_must_do() {
     let status = json!({ "observedGeneration": 2, "conditions": [
         condition("Ready", "False", "spec.x: no"), condition("Stalled", "True", "spec.x: no")

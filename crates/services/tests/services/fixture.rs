@@ -6,7 +6,7 @@ use std::path::Path;
 use kube::core::DynamicObject;
 use openstack_operator_model::image::{Family, ImageDefaults};
 use openstack_operator_model::lower::{self, Instance, Manifest, Observed};
-use openstack_operator_model::need::{Labels, Needs, Resolved};
+use openstack_operator_model::need::{Labels, Needs, NodeNeed, Resolved};
 use openstack_operator_model::plan::Plan;
 use openstack_operator_model::service::{AnyService, Invalid, Site};
 use openstack_operator_model::status::{
@@ -150,7 +150,7 @@ fn resolved(needs: &Needs, leaving: &[&str]) -> Resolved {
     let addresses =
         needs.addresses.iter().zip(41..).map(|(name, last)| (name.clone(), format!("10.96.0.{last}")));
     let mut nodes = BTreeMap::new();
-    if let Some(labels) = &needs.nodes {
+    if let Some(NodeNeed { labels, .. }) = &needs.nodes {
         nodes.insert("node-a".to_owned(), labels.clone());
         let mut labels = labels.clone();
         labels.insert("rack".to_owned(), "two".to_owned());
@@ -180,9 +180,10 @@ pub(crate) fn render_leaving(
     observed: &Observed,
     leaving: &[&str],
 ) -> Result<Rendered, Invalid> {
-    let needs = service.needs(object)?;
+    let decoded = service.decode(object)?;
+    let needs = decoded.needs();
     let resolved = resolved(&needs, leaving);
-    let plan = service.plan(object, &resolved, &site(), &BTreeMap::new())?;
+    let plan = decoded.plan(&resolved, &site(), &BTreeMap::new())?;
     let mut provided_secrets = BTreeSet::new();
     for provides in resolved.objects.values() {
         walk("", &serde_json::to_value(provides).unwrap(), &mut |path, value| {

@@ -52,7 +52,7 @@ fn with_longest_name(mut case: Case) -> Case {
 /// No name is invalid or too long, nor any that the controllers of Kubernetes make of it.
 pub(crate) fn check_names(title: &str, rendered: &Rendered) {
     for manifest in &rendered.manifests {
-        let Manifest { kind, name, body } = manifest;
+        let Manifest { kind, name, body, .. } = manifest;
         assert!(is_label(name), "{title}: {} {name}", kind.kind);
         assert_eq!(body["metadata"]["name"], name.as_str());
         // A set labels its pods with its own name and a hash.
@@ -85,7 +85,7 @@ pub(crate) fn check_names(title: &str, rendered: &Rendered) {
 pub(crate) fn check_manifests(title: &str, rendered: &Rendered) {
     let mut places = BTreeSet::new();
     for manifest in &rendered.manifests {
-        let Manifest { kind, name, body } = manifest;
+        let Manifest { kind, name, body, .. } = manifest;
         assert!(CHILD_KINDS.contains(kind) || kinds().contains(kind), "{title}: {}", kind.kind);
         assert!(places.insert((kind, name)), "{title}: {} {name} is there twice", kind.kind);
         walk("", body, &mut |path, value| {

@@ -2,7 +2,7 @@
 
 use openstack_operator_model::kind::DAEMON_SET;
 use openstack_operator_model::lower::{Manifest, Observed};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::fixture::{cases, render_leaving};
 use crate::laws::of;
@@ -33,7 +33,10 @@ fn what_is_kept_on_nodes_that_leave_is_what_the_others_have() {
             let names: Vec<&Value> = terms.iter().map(|term| &term["matchFields"][0]["values"][0]).collect();
             assert_eq!(names, ["node-x", "node-y"], "{}", case.title);
             pod.as_object_mut().unwrap().remove("affinity");
+            let tolerations = pod.as_object_mut().unwrap().remove("tolerations");
+            assert_eq!(tolerations, Some(json!([{ "operator": "Exists" }])), "a taint may be why they leave");
             other.as_object_mut().unwrap().remove("nodeSelector");
+            other.as_object_mut().unwrap().remove("tolerations");
             assert_eq!(pod, other, "{}", case.title);
             assert_ne!(
                 kept_set.body["spec"]["selector"], other_set.body["spec"]["selector"],

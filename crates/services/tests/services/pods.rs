@@ -16,7 +16,7 @@ fn pods() -> Vec<(String, bool, Value, Rendered)> {
         for installed in [None, Some("another".to_owned())] {
             let observed = Observed { installed, ..Observed::default() };
             let manifests = case.render(&observed).unwrap().manifests;
-            for Manifest { kind, name, body } in &manifests {
+            for Manifest { kind, name, body, .. } in &manifests {
                 if let Some(pod) = body.pointer("/spec/template/spec") {
                     let title = format!("{}: {} {name}", case.title, kind.kind);
                     let mut pod = pod.clone();

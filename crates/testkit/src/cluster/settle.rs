@@ -3,13 +3,19 @@
 use jiff::Timestamp;
 use openstack_operator_engine::ports::Environment;
 use openstack_operator_model::assess::{JobOutcome, job_outcome};
-use openstack_operator_model::kind::{DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, STATEFUL_SET};
+use openstack_operator_model::common::Toleration;
+use openstack_operator_model::kind::{DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, NODE, STATEFUL_SET};
+use openstack_operator_model::need::{Labels, selects};
+use openstack_operator_model::node::Node;
 use serde_json::{Value, json};
 
 use super::FakeCluster;
 use crate::environment::START;
 use crate::lock;
 use crate::store::Key;
+
+/// Nodes that a pod names, where it names any.
+const TERMS: &str = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
 
 impl FakeCluster {
     /// Keeps objects of this kind and name from settling, in every namespace.
@@ -33,6 +39,12 @@ impl FakeCluster {
         let mut state = lock(&self.state);
         let state = &mut *state;
         let mut changed = state.store.collect_garbage(now);
+        let nodes: Vec<(String, Node)> = state
+            .store
+            .objects()
+            .filter(|(key, _)| key.kind == NODE)
+            .map(|(key, body)| (key.name.clone(), Node::new(labels(body), body)))
+            .collect();
         let mut statuses: Vec<(Key, Value)> = Vec::new();
         for (key, body) in state.store.objects() {
             if state.held.contains(&(key.kind, key.name.clone())) {
@@ -40,7 +52,7 @@ impl FakeCluster {
             }
             let status = match key.kind {
                 DEPLOYMENT | STATEFUL_SET => Some(rolled_out(body)),
-                DAEMON_SET => Some(on_nodes(body)),
+                DAEMON_SET => Some(on_nodes(body, &nodes)),
                 JOB if job_outcome(body) == JobOutcome::Running => {
                     Some(ended(state.failing_jobs.remove(&key.name), now))
                 }
@@ -67,14 +79,39 @@ fn rolled_out(body: &Value) -> Value {
     })
 }
 
-/// On the one node that there is.
-fn on_nodes(body: &Value) -> Value {
+/// On every node that the pods may be on; where no node was made there is one of which nothing is known. Pods of nodes
+/// that are not Ready are neither ready nor updated.
+fn on_nodes(body: &Value, nodes: &[(String, Node)]) -> Value {
+    let pod = &body["spec"]["template"]["spec"];
+    let selector: Labels = parsed(&pod["nodeSelector"]);
+    let tolerations: Vec<Toleration> = parsed(&pod["tolerations"]);
+    let terms = pod.pointer(TERMS).and_then(Value::as_array);
+    let is_named = |name: &str| {
+        terms.is_none_or(|terms| terms.iter().any(|term| term["matchFields"][0]["values"] == json!([name])))
+    };
+    let counted: Vec<&Node> = nodes
+        .iter()
+        .filter(|(name, node)| {
+            is_named(name) && selects(&selector, &node.labels) && node.is_counted(&tolerations)
+        })
+        .map(|(_, node)| node)
+        .collect();
+    let ready = counted.iter().filter(|node| node.ready).count();
+    let (wanted, ready) = if nodes.is_empty() { (1, 1) } else { (counted.len(), ready) };
     json!({
         "observedGeneration": body["metadata"]["generation"],
-        "desiredNumberScheduled": 1,
-        "updatedNumberScheduled": 1,
-        "numberReady": 1,
+        "desiredNumberScheduled": wanted,
+        "updatedNumberScheduled": ready,
+        "numberReady": ready,
     })
+}
+
+fn labels(body: &Value) -> Labels {
+    parsed(&body["metadata"]["labels"])
+}
+
+fn parsed<T: Default + serde::de::DeserializeOwned>(value: &Value) -> T {
+    serde_json::from_value(value.clone()).unwrap_or_default()
 }
 
 fn ended(failed: bool, now: Timestamp) -> Value {
@@ -110,7 +147,7 @@ mod tests {
     use openstack_operator_engine::ports::Cluster;
     use openstack_operator_model::assess::assess;
     use openstack_operator_model::condition::Progress;
-    use openstack_operator_model::lower::Manifest;
+    use openstack_operator_model::lower::{Manifest, Source};
 
     use super::*;
     use crate::script::Script;
@@ -119,7 +156,10 @@ mod tests {
         let body = json!({
             "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": { "name": name }, "spec": spec
         });
-        cluster.apply("default", &Manifest { kind, name: name.to_owned(), body }).await.unwrap();
+        cluster
+            .apply("default", &Manifest { kind, name: name.to_owned(), body, source: Source::Other })
+            .await
+            .unwrap();
     }
 
     fn progress(cluster: &FakeCluster, kind: Kind, name: &str) -> Progress {

@@ -88,7 +88,7 @@ impl View<'_> {
         let waiting: Vec<String> = forest
             .iter()
             .flat_map(Node::flat)
-            .filter(|node| !matches!(node.state, State::Ready | State::LeftOut))
+            .filter(|node| node.state.is_awaited())
             .map(|node| format!("  {}: {}", node.title, node.summary()))
             .collect();
         let what =

@@ -1,0 +1,104 @@
+//! Conditions that follow from findings.
+
+use super::*;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn status<'a>(conditions: &'a [Condition], kind: &str) -> &'a Condition {
+    conditions.iter().find(|condition| condition.type_ == kind).unwrap()
+}
+
+#[test]
+fn done_is_ready_and_nothing_else_is() {
+    let done = Findings { parts: vec![(ConditionType::ConfigReady, Progress::Done)], ..Findings::default() };
+    let found = conditions(&done, 3, &[], at(10));
+    assert_eq!(status(&found, "Ready").status, "True");
+    assert_eq!(status(&found, "Ready").observed_generation, Some(3));
+    let waiting =
+        Findings { parts: vec![(ConditionType::ConfigReady, Progress::waiting("x"))], ..Findings::default() };
+    let found = conditions(&waiting, 3, &found, at(20));
+    assert_eq!(status(&found, "Ready").status, "False");
+    assert_eq!(status(&found, "Ready").message, "x");
+    assert_eq!(status(&found, "Reconciling").status, "True");
+    assert_eq!(status(&found, "Stalled").status, "False");
+}
+
+#[test]
+fn a_status_that_stays_keeps_its_time() {
+    let done = Findings { parts: vec![(ConditionType::ConfigReady, Progress::Done)], ..Findings::default() };
+    let first = conditions(&done, 1, &[], at(10));
+    let second = conditions(&done, 1, &first, at(20));
+    assert_eq!(first, second);
+}
+
+#[test]
+fn what_is_not_reached_keeps_what_was_known() {
+    let kind = ConditionType::WorkloadsReady;
+    let done = Findings { parts: vec![(kind, Progress::Done)], available: Some(true), ..Findings::default() };
+    let first = conditions(&done, 1, &[], at(10));
+    let later = Findings {
+        parts: vec![(ConditionType::InputsReady, Progress::waiting("x")), (kind, Progress::NotReached)],
+        ..Findings::default()
+    };
+    let second = conditions(&later, 2, &first, at(20));
+    assert_eq!(status(&second, "WorkloadsReady"), status(&first, "WorkloadsReady"));
+    assert_eq!(status(&second, "Available").status, "True");
+    assert_eq!(status(&second, "Ready").status, "False");
+}
+
+#[test]
+fn work_that_is_cut_short_forgets_nothing_and_work_that_ends_forgets_what_is_no_more() {
+    let part = |kind| (kind, Progress::Done);
+    let parts = vec![part(ConditionType::ConfigReady), part(ConditionType::Exposed)];
+    let first = conditions(&Findings { parts, ..Findings::default() }, 1, &[], at(10));
+    let failed = Progress::Failed { message: "x".into() };
+    let cut = Findings { parts: vec![(ConditionType::ConfigReady, failed)], ..Findings::default() };
+    let second = conditions(&cut, 1, &first, at(20));
+    assert_eq!(status(&second, "Exposed"), status(&first, "Exposed"));
+    assert_eq!(second.iter().filter(|condition| condition.type_ == "Ready").count(), 1);
+    let done = Findings { parts: vec![part(ConditionType::ConfigReady)], ..Findings::default() };
+    let third = conditions(&done, 2, &second, at(30));
+    assert!(!third.iter().any(|condition| condition.type_ == "Exposed"));
+}
+
+#[test]
+fn what_is_lost_degrades_and_keeps_nothing_from_being_ready() {
+    let lost = |loss: &str| (ConditionType::WorkloadsReady, Progress::degraded(loss));
+    let nodes = (ConditionType::NodesReady, Progress::degraded("node b is not Ready"));
+    let parts = vec![lost("node b is not Ready"), nodes];
+    let found = conditions(&Findings { parts, ..Findings::default() }, 1, &[], at(10));
+    assert_eq!(status(&found, "WorkloadsReady").status, "True");
+    assert_eq!(status(&found, "Ready").status, "True");
+    assert_eq!(status(&found, "Degraded").status, "True");
+    assert_eq!(status(&found, "Degraded").message, "node b is not Ready", "said once");
+
+    // Work that is cut short knows nothing better; work that ends without a loss does.
+    let waiting = (ConditionType::InputsReady, Progress::waiting("x"));
+    let cut = Findings { parts: vec![waiting], ..Findings::default() };
+    assert_eq!(status(&conditions(&cut, 1, &found, at(20)), "Degraded").status, "True");
+    let parts = vec![(ConditionType::WorkloadsReady, Progress::Done)];
+    let healed = conditions(&Findings { parts, ..Findings::default() }, 1, &found, at(30));
+    assert_eq!(status(&healed, "Degraded").status, "False");
+}
+
+#[test]
+fn losses_add_up_and_whatever_is_waited_for_outweighs_them() {
+    let both = Progress::degraded("a").and(Progress::Done).and(Progress::degraded("b"));
+    assert_eq!(both.clone().and(Progress::degraded("a")), both);
+    assert_eq!(Progress::Done.and(both.clone()), both);
+    assert_eq!(both.clone().and(Progress::waiting("x")), Progress::waiting("x"));
+    assert_eq!(Progress::waiting("x").and(both), Progress::waiting("x"));
+    let many: Vec<String> = (0..7).map(|number| number.to_string()).collect();
+    assert_eq!(named(&many), "0; 1; 2; 3; 4; and 2 more");
+}
+
+#[test]
+fn a_wrong_spec_stalls_and_names_the_field() {
+    let stalled = Findings { stall: Some(Stall::InvalidSpec("spec.x: no".into())), ..Findings::default() };
+    let found = conditions(&stalled, 1, &[], at(1));
+    assert_eq!(status(&found, "Stalled").status, "True");
+    assert_eq!(status(&found, "Ready").reason, "InvalidSpec");
+    assert_eq!(status(&found, "Reconciling").status, "False");
+}
