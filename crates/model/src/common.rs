@@ -28,12 +28,8 @@ pub const PAUSE_ANNOTATION: &str = "openstack.k8s.io/pause";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Common {
-    /// Image of every component that has none of its own.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub image: Image,
-    /// CPU and memory of every component that has none of its own.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub resources: Resources,
+    #[serde(flatten)]
+    pub container: ContainerSettings,
     #[serde(flatten)]
     pub scheduling: Scheduling,
     /// Settings by file, section and option that win over the operator's. An option with several values has one
@@ -64,13 +60,13 @@ pub struct Component {
     pub container: ContainerSettings,
 }
 
-/// Resources and image of one component.
+/// Resources and image: of one component, or of every component of a service that has none of its own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ContainerSettings {
-    /// CPU and memory; those of the service where none are given.
+    /// CPU and memory; for a component those of the service where none are given.
     #[serde(default, skip_serializing_if = "is_default")]
     pub resources: Resources,
-    /// Image; that of the service where none is given.
+    /// Image; for a component that of the service where none is given.
     #[serde(default, skip_serializing_if = "is_default")]
     pub image: Image,
 }

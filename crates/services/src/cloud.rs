@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::control_plane::OpenStackControlPlaneSpec;
-use crate::takes::{self, Takes};
+use crate::takes::{self, Take, Takes};
 
 mod block;
 mod requirement;
@@ -118,6 +118,8 @@ pub trait AnyPart: AnyService {
     fn block(&self) -> JSONSchemaProps;
     /// Rules of the cloud's definition that concern the part.
     fn cloud_rules(&self) -> Vec<ValidationRule>;
+    /// Fields of the part's components.
+    fn components(&self) -> Vec<&'static str>;
     /// Kinds of parts that the part cannot be without, each with the setting of a cloud that stands in for it.
     fn requirements(&self) -> Vec<requirement::Requirement>;
     /// The part's spec, from its block and what the cloud says.
@@ -161,6 +163,15 @@ impl<P: Part> AnyPart for Entry<Deployed<P>> {
         let own = P::cloud_rules().into_iter();
         let topologies = block::topology_rules(P::FIELD, P::Template::declaration().takes());
         own.chain(topologies).map(|(rule, message)| validation(rule, message)).collect()
+    }
+
+    fn components(&self) -> Vec<&'static str> {
+        let mut declaration = P::Template::declaration();
+        let fields = declaration.takes().into_iter().filter_map(|take| match take {
+            Take::Component { field, .. } => Some(field),
+            _ => None,
+        });
+        fields.collect()
     }
 
     fn requirements(&self) -> Vec<requirement::Requirement> {

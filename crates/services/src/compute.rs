@@ -100,6 +100,7 @@ impl Takes for NovaComputeTemplate {
                 link: Link::WaitsFor,
                 reference: &mut self.placement.cluster_ref,
             },
+            Take::Component { field: "libvirt", settings: &mut self.libvirt },
         ];
         takes.extend(takes::pods(&mut self.common, Role::Compute));
         takes
@@ -296,7 +297,7 @@ fn compute_agent(context: &Context<'_, NovaCompute>, secrets: Vec<Variable>, bus
     let NovaComputeSpec { origin, template } = &context.object.spec;
     let names = ImageNames::same("nova-compute");
     let image = shared::component_image(context, names, &Image::default(), &template.common, origin);
-    let resources = shared::resources(&template.common.resources, AMOUNTS);
+    let resources = shared::resources(&template.common.container.resources, AMOUNTS);
     let run = || shared::host_directory("run-libvirt", "/run/libvirt");
     let prepare = Container {
         name: "prepare",

@@ -1,7 +1,7 @@
 //! The control plane: one object that stands for a whole cloud, and consists of one object for each of its parts.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps,
+    CustomResourceDefinition, JSONSchemaProps, ValidationRule,
 };
 use kube::CustomResourceExt;
 use openstack_operator_model::kind::Kind;
@@ -11,7 +11,7 @@ use openstack_operator_model::plan::{Child, Plan, Skipped};
 use openstack_operator_model::service::{self, Context, Invalid};
 
 use crate::PARTS;
-use crate::cloud::{self, Cloud, Settled};
+use crate::cloud::{self, AnyPart, Cloud, Settled};
 
 pub use spec::*;
 
@@ -45,6 +45,7 @@ impl service::Service for Service {
     fn plan(context: &Context<'_, OpenStackControlPlane>) -> Result<Plan, Invalid> {
         let spec = &context.object.spec;
         let cloud = Cloud::new(context.name, spec, PARTS.iter().copied());
+        check_components(spec)?;
         let mut plan = Plan::default();
         for part in PARTS.iter().filter(|part| cloud.has(part.kind())) {
             let kind = part.kind();
@@ -61,10 +62,48 @@ impl service::Service for Service {
     }
 }
 
+/// Every component of every part, as `service/component`.
+fn components() -> Vec<String> {
+    let of = |part: &&'static dyn AnyPart| {
+        let service = part.field();
+        part.components().into_iter().map(move |component| format!("{service}/{component}"))
+    };
+    PARTS.iter().flat_map(of).collect()
+}
+
+fn check_components(spec: &OpenStackControlPlaneSpec) -> Result<(), Invalid> {
+    let known = components();
+    for (index, given) in spec.components.iter().enumerate() {
+        let name = format!("{}/{}", given.service, given.component);
+        if !known.contains(&name) {
+            let reason = format!("{name} is no component of a service: there are {}", known.join(", "));
+            return Err(Invalid::new(format!("spec.components[{index}]"), reason));
+        }
+    }
+    Ok(())
+}
+
+/// Holds the list of components to those that there are.
+fn components_rule() -> ValidationRule {
+    let known: Vec<String> = components().iter().map(|name| format!("'{name}'")).collect();
+    ValidationRule {
+        rule: format!(
+            "!has(self.spec.components) || self.spec.components.all(c, c.service + '/' + c.component in [{}])",
+            known.join(",")
+        ),
+        message: Some(
+            "spec.components names a component that its service does not have: see the fields of the service's kind"
+                .to_owned(),
+        ),
+        ..ValidationRule::default()
+    }
+}
+
 /// Adds to the schema a block for each part, and the rules that concern several of them.
 fn add_parts(schema: &mut JSONSchemaProps) {
     let rules = schema.x_kubernetes_validations.get_or_insert_default();
     rules.extend(cloud::rules(PARTS));
+    rules.push(components_rule());
     rules.extend(PARTS.iter().flat_map(|part| part.cloud_rules()));
     let spec = schema.properties.as_mut().and_then(|fields| fields.get_mut("spec"));
     if let Some(spec) = spec {

@@ -176,7 +176,7 @@ impl Part for Service {
 }
 
 fn resources(context: &Context<'_, MariaDB>) -> Resources {
-    shared::resources(&context.object.spec.template.common.resources, AMOUNTS)
+    shared::resources(&context.object.spec.template.common.container.resources, AMOUNTS)
 }
 
 fn configuration(context: &Context<'_, MariaDB>) -> Result<String, Invalid> {

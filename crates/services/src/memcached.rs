@@ -89,7 +89,7 @@ impl Part for Service {
         shared::check_extra_config(&template.common, &[])?;
         let common = &template.common;
         let replicas = template.replicas.unwrap_or(1);
-        let resources = shared::resources(&common.resources, AMOUNTS);
+        let resources = shared::resources(&common.container.resources, AMOUNTS);
         let limit = resources.limits.memory.as_deref().unwrap_or_default();
         // The rest is for connections and the allocator.
         let megabytes = quantity::bytes(limit, "spec.resources.limits.memory")? / 4 * 3 / (1 << 20);

@@ -171,7 +171,7 @@ fn member_list(hosts: &[String]) -> String {
 }
 
 fn resources(context: &Context<'_, RabbitMQ>) -> openstack_operator_model::common::Resources {
-    shared::resources(&context.object.spec.template.common.resources, AMOUNTS)
+    shared::resources(&context.object.spec.template.common.container.resources, AMOUNTS)
 }
 
 fn storage_size(context: &Context<'_, RabbitMQ>) -> String {

@@ -29,8 +29,8 @@ pub(crate) fn component_image<K>(
     origin: &Origin,
 ) -> String {
     let image = Image {
-        repository: own.repository.clone().or_else(|| common.image.repository.clone()),
-        tag: own.tag.clone().or_else(|| common.image.tag.clone()),
+        repository: own.repository.clone().or_else(|| common.container.image.repository.clone()),
+        tag: own.tag.clone().or_else(|| common.container.image.tag.clone()),
     };
     context.site.images.reference(names, &origin.images, &image, origin.release)
 }
@@ -41,7 +41,7 @@ pub(crate) fn component_resources(
     common: &Common,
     amounts: Amounts,
 ) -> Resources {
-    resources(&settings.resources.or(&common.resources), amounts)
+    resources(&settings.resources.or(&common.container.resources), amounts)
 }
 
 /// Address of a Service inside the cluster.

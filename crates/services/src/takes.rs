@@ -2,7 +2,7 @@
 //! and the edges of the start-up graph all follow from it.
 
 use openstack_operator_model::common::{
-    Common, Dependency, Exposure, NameReference, PodAdditions, Reference, Scheduling,
+    Common, ContainerSettings, Dependency, Exposure, NameReference, PodAdditions, Reference, Scheduling,
 };
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::Needs;
@@ -63,12 +63,19 @@ pub enum Take<'a> {
         role: Role,
         scheduling: &'a mut Scheduling,
     },
+    /// Resources and image of a component. A cloud has them in one list for all its services.
+    Component {
+        field: &'static str,
+        settings: &'a mut ContainerSettings,
+    },
     /// A number of pods.
     Replicas {
         scale: Scale,
         replicas: &'a mut Option<i32>,
     },
     StorageClass(&'a mut Option<String>),
+    /// Users for other services, which a cloud creates by itself.
+    Users(&'static str),
     /// What the user adds to all pods of the cloud, and the order that the cloud knows by itself.
     Pods {
         depends_on: &'a mut Vec<Dependency>,
@@ -116,6 +123,9 @@ impl Link {
     }
 }
 
+/// Stands for all components of a service.
+pub(crate) const ALL_COMPONENTS: &str = "all";
+
 /// What kind of node pods belong on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -134,9 +144,13 @@ pub enum Scale {
 }
 
 /// What all objects with pods take: nodes of a role, and what the user adds to pods.
-pub(crate) fn pods(common: &mut Common, role: Role) -> [Take<'_>; 2] {
-    let Common { scheduling, depends_on, additions, .. } = common;
-    [Take::Scheduling { field: "", role, scheduling }, Take::Pods { depends_on, additions }]
+pub(crate) fn pods(common: &mut Common, role: Role) -> [Take<'_>; 3] {
+    let Common { container, scheduling, depends_on, additions, .. } = common;
+    [
+        Take::Component { field: ALL_COMPONENTS, settings: container },
+        Take::Scheduling { field: "", role, scheduling },
+        Take::Pods { depends_on, additions },
+    ]
 }
 
 /// What settings need of others.
@@ -165,8 +179,10 @@ fn add_need(needs: Needs, take: Take<'_>) -> Needs {
         | Take::Hostname { .. }
         | Take::Region { .. }
         | Take::Scheduling { .. }
+        | Take::Component { .. }
         | Take::Replicas { .. }
-        | Take::StorageClass(_) => needs,
+        | Take::StorageClass(_)
+        | Take::Users(_) => needs,
     }
 }
 

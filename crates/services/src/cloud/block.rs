@@ -5,7 +5,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::takes::Take;
+use crate::takes::{ALL_COMPONENTS, Take};
 
 /// What stands for the four fields of a scheduling in a block.
 const TOPOLOGY: &str = "topology";
@@ -14,6 +14,7 @@ const SCHEDULING: [&str; 4] = ["nodeSelector", "tolerations", "topologySpread", 
 
 /// The schema of a block.
 pub(super) fn schema(definition: CustomResourceDefinition, takes: Vec<Take<'_>>) -> JSONSchemaProps {
+    let kind = definition.spec.names.kind;
     let versions = definition.spec.versions.into_iter();
     let schema = versions.filter_map(|version| version.schema?.open_api_v3_schema).next().unwrap_or_default();
     let spec = schema.properties.and_then(|mut fields| fields.remove("spec")).unwrap_or_default();
@@ -30,7 +31,7 @@ pub(super) fn schema(definition: CustomResourceDefinition, takes: Vec<Take<'_>>)
             insert(&mut block, field, TOPOLOGY, json!({ "type": "string", "maxLength": 63 }));
         }
     }
-    strip(&mut block);
+    strip(&mut block, &kind);
     insert(&mut block, "", "enabled", json!({ "type": "boolean" }));
     serde_json::from_value(block).unwrap_or_default()
 }
@@ -46,11 +47,17 @@ fn settled(take: &Take<'_>) -> Vec<String> {
         Take::Database { field, .. } => {
             below(field, &["clusterRef", "host", "port", "secretRef", "adminSecretRef"])
         }
-        Take::Messaging { field, .. } | Take::Region { field, .. } => vec![(*field).to_owned()],
+        Take::Messaging { field, .. } | Take::Region { field, .. } | Take::Users(field) => {
+            vec![(*field).to_owned()]
+        }
         Take::Cache(_) => vec!["cache".to_owned()],
         Take::Identity(_) => vec!["keystone".to_owned()],
         Take::Service { field, .. } => below(field, &["clusterRef"]),
         Take::Scheduling { field, .. } => below(field, &SCHEDULING),
+        Take::Component { field, .. } => {
+            let field = if *field == ALL_COMPONENTS { "" } else { field };
+            below(field, &["resources", "image"])
+        }
         Take::Pods { .. } => below("", &["dependsOn", "extraMounts", "podLabels", "podAnnotations"]),
         Take::Hostname { .. } | Take::Replicas { .. } | Take::StorageClass(_) => Vec::new(),
     }
@@ -124,11 +131,13 @@ fn insert(schema: &mut Value, path: &str, field: &str, property: Value) {
 }
 
 /// Leaves out what the kind's own definition says: defaults, and descriptions below the block's own.
-fn strip(block: &mut Value) {
-    let description = block.get("description").cloned();
+fn strip(block: &mut Value, kind: &str) {
+    let description = block["description"].as_str().unwrap_or_default().to_owned();
     strip_all(block);
-    if let (Some(fields), Some(description)) = (block.as_object_mut(), description) {
-        fields.insert("description".to_owned(), description);
+    if let Some(fields) = block.as_object_mut() {
+        let pointer =
+            format!("{description} `kubectl explain {}.spec` describes the fields.", kind.to_lowercase());
+        fields.insert("description".to_owned(), Value::String(pointer));
     }
 }
 

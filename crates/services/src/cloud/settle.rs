@@ -6,6 +6,7 @@ use openstack_operator_model::service::Invalid;
 
 use super::Cloud;
 use crate::concern::{CacheSettings, DatabaseSettings, IdentitySettings, MessagingSettings};
+use crate::control_plane::ComponentSettings;
 use crate::takes::{Link, Needed, Role, Scale, Take};
 use crate::{keystone, mariadb, memcached, rabbitmq};
 
@@ -41,6 +42,12 @@ pub(super) fn settle(take: Take<'_>, cloud: &Cloud<'_>, block: &str) -> Result {
         Take::Scheduling { field, role, scheduling } => {
             return settle_scheduling(&path(block, field), role, scheduling, cloud);
         }
+        Take::Component { field, settings } => {
+            let wanted = |given: &&ComponentSettings| given.service == block && given.component == field;
+            if let Some(given) = cloud.spec.components.iter().find(wanted) {
+                *settings = given.settings.clone();
+            }
+        }
         Take::Replicas { scale, replicas } => {
             if cloud.spec.high_availability {
                 replicas.get_or_insert(match scale {
@@ -55,6 +62,7 @@ pub(super) fn settle(take: Take<'_>, cloud: &Cloud<'_>, block: &str) -> Result {
             }
         }
         Take::Pods { additions, .. } => add_to_pods(additions, cloud, block),
+        Take::Users(_) => {}
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kube::CustomResource;
 use openstack_operator_model::common::{
-    ExtraMount, GatewayReference, NameReference, Scheduling, Scheme, is_default,
+    ContainerSettings, ExtraMount, GatewayReference, NameReference, Scheduling, Scheme, is_default,
 };
 use openstack_operator_model::image::{Images, Release};
 use openstack_operator_model::schema;
@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::cloud::{AnyPart, Presence};
 use crate::neutron::Mechanism;
+use crate::takes::ALL_COMPONENTS;
 
 /// An OpenStack cloud.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -101,6 +102,13 @@ pub struct OpenStackControlPlaneSpec {
     /// Existing Keystone, in place of `keystone`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<ExistingIdentity>,
+    /// Resources and images of services and of their components.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["service", "component"],
+    ))]
+    pub components: Vec<ComponentSettings>,
     /// Volumes for pods of the cloud, e.g. with CA bundles or vendor drivers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend(
@@ -246,6 +254,25 @@ pub struct ExistingIdentity {
     pub auth_url: String,
     /// Secret with `username` and `password` of an administrator.
     pub admin_secret_ref: NameReference,
+}
+
+/// Resources and image of one component of a service.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComponentSettings {
+    /// Name of the service's block.
+    #[schemars(length(min = 1, max = 32))]
+    pub service: String,
+    /// Field of the component in the service's own kind, e.g. `scheduler` or `ovs.agents`; `all` for every component that
+    /// the list does not name.
+    #[serde(default = "all_components")]
+    #[schemars(length(min = 1, max = 32))]
+    pub component: String,
+    #[serde(flatten)]
+    pub settings: ContainerSettings,
+}
+
+fn all_components() -> String {
+    ALL_COMPONENTS.to_owned()
 }
 
 /// A volume for pods of some services.

@@ -135,9 +135,22 @@ impl Takes for NeutronTemplate {
                 reference: &mut self.ovn.cluster_ref,
             },
         ];
+        takes.extend([
+            Take::Component { field: "api", settings: &mut self.api.container },
+            Take::Component { field: "periodicWorkers", settings: &mut self.periodic_workers.container },
+            Take::Component {
+                field: "ovnMaintenanceWorker",
+                settings: &mut self.ovn_maintenance_worker.container,
+            },
+            Take::Component { field: "rpcServer", settings: &mut self.rpc_server.container },
+            Take::Component { field: "metadataAgent", settings: &mut self.metadata_agent },
+        ]);
         takes.extend(takes::pods(&mut self.common, Role::Control));
         if let Some(ovs) = &mut self.ovs {
-            let OvsSettings { scheduling, agents, .. } = ovs;
+            let OvsSettings { scheduling, agents, agent, switch, .. } = ovs;
+            takes.push(Take::Component { field: "ovs", settings: &mut switch.container });
+            takes.push(Take::Component { field: "ovs.agent", settings: agent });
+            takes.push(Take::Component { field: "ovs.agents", settings: &mut agents.container });
             takes.push(Take::Scheduling { field: "ovs", role: Role::Network, scheduling });
             let (field, scheduling) = ("ovs.agents", &mut agents.scheduling);
             takes.push(Take::Scheduling { field, role: Role::Network, scheduling });

@@ -95,10 +95,20 @@ impl Takes for NovaTemplate {
         ];
         for cell in self.cells.iter_mut().filter(|cell| cell.is_own()) {
             let needed = Needed::When(OWN_CELL);
-            let Cell { database, messaging, .. } = cell;
+            let Cell { database, messaging, conductor, .. } = cell;
             takes.push(Take::Database { field: "cells[].database", needed, settings: database });
             takes.push(Take::Messaging { field: "cells[].messaging", needed, settings: messaging });
+            let settings = &mut conductor.container;
+            takes.push(Take::Component { field: "cells[].conductor", settings });
         }
+        takes.extend([
+            Take::Component { field: "api", settings: &mut self.api.container },
+            Take::Component { field: "metadata", settings: &mut self.metadata.container },
+            Take::Component { field: "scheduler", settings: &mut self.scheduler.component.container },
+            Take::Component { field: "conductor", settings: &mut self.conductor.container },
+            Take::Component { field: "console", settings: &mut self.console.component.container },
+        ]);
+        takes.push(Take::Users("serviceAuth"));
         takes.extend(takes::pods(&mut self.common, Role::Control));
         takes
     }

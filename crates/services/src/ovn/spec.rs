@@ -65,11 +65,16 @@ pub struct OVNNetworkTemplate {
 impl Takes for OVNNetworkTemplate {
     fn takes(&mut self) -> Vec<Take<'_>> {
         let mut takes = Vec::new();
-        for group in [&mut self.northbound, &mut self.southbound] {
-            takes.push(Take::Replicas { scale: Scale::Quorum, replicas: &mut group.replicas });
-            takes.push(Take::StorageClass(&mut group.storage.storage_class));
+        for (field, group) in [("northbound", &mut self.northbound), ("southbound", &mut self.southbound)] {
+            let GroupSettings { replicas, storage, container } = group;
+            takes.push(Take::Replicas { scale: Scale::Quorum, replicas });
+            takes.push(Take::StorageClass(&mut storage.storage_class));
+            takes.push(Take::Component { field, settings: container });
         }
-        let scheduling = &mut self.controller.scheduling;
+        let NodeSettings { scheduling, container } = &mut self.controller;
+        takes.push(Take::Component { field: "northd", settings: &mut self.northd.container });
+        takes.push(Take::Component { field: "controller", settings: container });
+        takes.push(Take::Component { field: "ovs", settings: &mut self.ovs.container });
         takes.push(Take::Replicas { scale: Scale::Stateless, replicas: &mut self.northd.replicas });
         takes.push(Take::Scheduling { field: "controller", role: Role::Network, scheduling });
         takes.extend(takes::pods(&mut self.common, Role::Control));

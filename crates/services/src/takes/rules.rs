@@ -54,8 +54,10 @@ fn rule(take: &Take<'_>) -> Option<ValidationRule> {
         | Take::Region { .. }
         | Take::Cache(_)
         | Take::Scheduling { .. }
+        | Take::Component { .. }
         | Take::Replicas { .. }
         | Take::StorageClass(_)
+        | Take::Users(_)
         | Take::Pods { .. } => return None,
     })
 }
