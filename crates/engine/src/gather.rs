@@ -6,7 +6,7 @@ use openstack_operator_model::assess;
 use openstack_operator_model::common::{Dependency, Reference};
 use openstack_operator_model::condition::Progress;
 use openstack_operator_model::kind::{Kind, SECRET, SERVICE};
-use openstack_operator_model::need::{Needs, NodeNeed, Resolved};
+use openstack_operator_model::need::{Needs, NodeNeed, ObjectNeed, Resolved, SecretNeed};
 use openstack_operator_model::status::{NodeRow, Status};
 use serde_json::Value;
 
@@ -40,50 +40,77 @@ impl Engine {
         self.needs.set(key, needs, &self.kinds());
         let mut gathered = Gathered::default();
         for need in &needs.objects {
-            let reference = Reference { kind: need.kind.kind.to_owned(), name: need.name.clone() };
-            let namespace = need.namespace.as_ref().unwrap_or(&key.namespace);
-            let object = self.ports.cluster.get(need.kind, namespace, &need.name).await?;
-            // Objects of other namespaces are deleted by others, in an order of their own.
-            gathered.uses.extend((*namespace == key.namespace).then(|| reference.clone()));
-            let Some(object) = object else {
-                gathered.lacks(format!("{} {} does not exist ({})", need.kind.kind, need.name, need.field));
-                continue;
-            };
-            let status = match status(&object.data) {
-                Ok(status) => status,
-                Err(error) => {
-                    let (kind, name) = (need.kind.kind, &need.name);
-                    gathered.lacks(format!(
-                        "the status of {kind} {name} cannot be read ({}): {error}",
-                        need.field
-                    ));
-                    continue;
-                }
-            };
-            if !is_true(&status, "Available") {
-                gathered.unavailable.insert(reference);
-            }
-            if status.provides.is_empty() {
-                gathered.lacks(format!("{} {} is not available yet", need.kind.kind, need.name));
-            } else {
-                let known = (need.kind.kind.to_owned(), need.name.clone());
-                gathered.resolved.objects.insert(known, status.provides);
-            }
+            self.gather_object(key, need, &mut gathered).await?;
         }
         for need in &needs.secrets {
-            let secret = self.ports.cluster.get(SECRET, &key.namespace, &need.name).await?;
-            match secret {
-                None => gathered.lacks(format!("Secret {} does not exist ({})", need.name, need.field)),
-                Some(secret) => {
-                    let has = |name: &String| {
-                        secret.data.pointer("/data").is_some_and(|data| data.get(name).is_some())
-                    };
-                    if let Some(missing) = need.keys.iter().find(|name| !has(name)) {
-                        gathered.lacks(format!("Secret {} has no key {missing} ({})", need.name, need.field));
-                    }
-                }
+            self.gather_secret(key, need, &mut gathered).await?;
+        }
+        self.gather_readiness(key, needs, &mut gathered).await?;
+        for name in &needs.addresses {
+            let service = self.ports.cluster.get(SERVICE, &key.namespace, name).await?;
+            let address =
+                service.as_ref().and_then(|service| service.data.pointer("/spec/clusterIP")?.as_str());
+            // Headless Services have none.
+            if let Some(address) = address.filter(|address| *address != "None") {
+                gathered.resolved.addresses.insert(name.clone(), address.to_owned());
             }
         }
+        for kind in &needs.peers {
+            self.gather_peers(key, *kind, &mut gathered.resolved).await?;
+        }
+        if let Some(need) = &needs.nodes {
+            self.gather_nodes(need, before, &mut gathered).await?;
+        }
+        gathered.uses.sort();
+        gathered.uses.dedup();
+        Ok(gathered)
+    }
+
+    /// What another object provides.
+    async fn gather_object(&self, key: &Key, need: &ObjectNeed, gathered: &mut Gathered) -> PortResult<()> {
+        let (kind, name, field) = (need.kind.kind, &need.name, &need.field);
+        let reference = Reference::new(need.kind, name);
+        let namespace = need.namespace.as_ref().unwrap_or(&key.namespace);
+        let object = self.ports.cluster.get(need.kind, namespace, name).await?;
+        // Objects of other namespaces are deleted by others, in an order of their own.
+        gathered.uses.extend((*namespace == key.namespace).then(|| reference.clone()));
+        let Some(object) = object else {
+            gathered.lacks(format!("{kind} {name} does not exist ({field})"));
+            return Ok(());
+        };
+        let status = match status(&object.data) {
+            Ok(status) => status,
+            Err(error) => {
+                gathered.lacks(format!("the status of {kind} {name} cannot be read ({field}): {error}"));
+                return Ok(());
+            }
+        };
+        if !is_true(&status, "Available") {
+            gathered.unavailable.insert(reference);
+        }
+        if status.provides.is_empty() {
+            gathered.lacks(format!("{kind} {name} is not available yet"));
+        } else {
+            gathered.resolved.objects.insert((kind.to_owned(), name.clone()), status.provides);
+        }
+        Ok(())
+    }
+
+    /// Whether a Secret has what is read of it.
+    async fn gather_secret(&self, key: &Key, need: &SecretNeed, gathered: &mut Gathered) -> PortResult<()> {
+        let Some(secret) = self.ports.cluster.get(SECRET, &key.namespace, &need.name).await? else {
+            gathered.lacks(format!("Secret {} does not exist ({})", need.name, need.field));
+            return Ok(());
+        };
+        let has = |name: &String| secret.data.pointer("/data").is_some_and(|data| data.get(name).is_some());
+        if let Some(missing) = need.keys.iter().find(|name| !has(name)) {
+            gathered.lacks(format!("Secret {} has no key {missing} ({})", need.name, need.field));
+        }
+        Ok(())
+    }
+
+    /// Whether those are Ready that the object, or some of its workloads, come after.
+    async fn gather_readiness(&self, key: &Key, needs: &Needs, gathered: &mut Gathered) -> PortResult<()> {
         for dependency in &needs.after {
             let Dependency { kind, name, condition } = dependency;
             if self.kind(kind).is_none() {
@@ -101,24 +128,7 @@ impl Engine {
                 gathered.unready.insert(reference.clone());
             }
         }
-        for kind in &needs.peers {
-            self.gather_peers(key, *kind, &mut gathered.resolved).await?;
-        }
-        for name in &needs.addresses {
-            let service = self.ports.cluster.get(SERVICE, &key.namespace, name).await?;
-            let address =
-                service.as_ref().and_then(|service| service.data.pointer("/spec/clusterIP")?.as_str());
-            // Headless Services have none.
-            if let Some(address) = address.filter(|address| *address != "None") {
-                gathered.resolved.addresses.insert(name.clone(), address.to_owned());
-            }
-        }
-        if let Some(need) = &needs.nodes {
-            self.gather_nodes(need, before, &mut gathered).await?;
-        }
-        gathered.uses.sort();
-        gathered.uses.dedup();
-        Ok(gathered)
+        Ok(())
     }
 
     async fn gather_nodes(

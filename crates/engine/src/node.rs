@@ -34,7 +34,7 @@ impl Engine {
         Ok(self.ports.cluster.get(NODE, "", name).await?.map(read))
     }
 
-    /// How far a DaemonSet has come where those of its nodes that are not Ready do not count. Others are left as they
+    /// How far a `DaemonSet` has come where those of its nodes that are not Ready do not count. Others are left as they
     /// are.
     pub(crate) async fn without_lost_nodes(
         &self,
@@ -51,7 +51,7 @@ impl Engine {
         Ok(assess::daemon_set(&manifest.name, live, &self.lost_nodes(&workload.pod).await?))
     }
 
-    /// Nodes that a DaemonSet of such pods counts and that are not Ready.
+    /// Nodes that a `DaemonSet` of such pods counts and that are not Ready.
     async fn lost_nodes(&self, pod: &Pod) -> PortResult<Vec<String>> {
         let mut nodes = BTreeMap::new();
         if pod.only_on.is_empty() {
@@ -73,7 +73,7 @@ impl Engine {
         Ok(self.node(name).await?.is_none_or(|node| !node.ready))
     }
 
-    /// Ends pods on nodes that leave, where a taint that they do not tolerate is the reason. A DaemonSet starts no pod
+    /// Ends pods on nodes that leave, where a taint that they do not tolerate is the reason. A `DaemonSet` starts no pod
     /// beside such a taint but lets the one that is there run, so that it would stay beside the one that is kept for
     /// what the node holds, and after it.
     pub(crate) async fn end_stray_pods(&self, planned: &Planned<'_>, work: &Work) -> PortResult<()> {
@@ -103,7 +103,7 @@ fn read(node: DynamicObject) -> Node {
     Node::new(node.metadata.labels.unwrap_or_default(), &node.data)
 }
 
-/// Whether the DaemonSet of a pod would not start it again on its node.
+/// Whether the `DaemonSet` of a pod would not start it again on its node.
 fn is_stray(plan: &Plan, node: &Node, pod: &DynamicObject) -> bool {
     let component = pod.metadata.labels.as_ref().and_then(|labels| labels.get(COMPONENT_LABEL));
     let workload = plan

@@ -163,7 +163,7 @@ impl Router {
 
     /// Nodes tell of themselves all the time; only their labels decide anything that nothing else tells of. A node that
     /// gets a taint, stops being Ready or becomes it again is told by its pods, whose readiness changes after the
-    /// node's does, and by the DaemonSets, which count it or no longer do.
+    /// node's does, and by the `DaemonSet`s, which count it or no longer do.
     fn node_changed(
         &mut self,
         place: (String, String),

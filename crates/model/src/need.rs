@@ -30,7 +30,7 @@ pub struct Needs {
     pub nodes: Option<NodeNeed>,
 }
 
-/// Nodes that pods of a DaemonSet may be on.
+/// Nodes that pods of a `DaemonSet` may be on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeNeed {
     /// Labels that the nodes have.

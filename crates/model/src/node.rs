@@ -47,8 +47,8 @@ impl Node {
         })
     }
 
-    /// Whether a DaemonSet whose pods have these tolerations counts the node among those that must have a pod. The
-    /// DaemonSet controller adds tolerations of its own, but none for a node that takes no new pods because it is not
+    /// Whether a `DaemonSet` whose pods have these tolerations counts the node among those that must have a pod. The
+    /// `DaemonSet` controller adds tolerations of its own, but none for a node that takes no new pods because it is not
     /// Ready or cannot be reached: a pod that is there stays, and is not counted.
     pub fn is_counted(&self, tolerations: &[Toleration]) -> bool {
         self.repelling().all(|taint| {

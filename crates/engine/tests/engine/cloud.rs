@@ -47,9 +47,14 @@ async fn a_cloud_of_which_nothing_is_said_becomes_ready() {
         (keystone::KIND, "cloud-keystone"),
     ] {
         let succeeded = |status: &str| (status.to_owned(), "Succeeded".to_owned(), String::new());
-        for (type_, status) in
-            [("Available", "True"), ("Ready", "True"), ("Reconciling", "False"), ("Stalled", "False")]
-        {
+        let summary = [
+            ("Available", "True"),
+            ("Ready", "True"),
+            ("Degraded", "False"),
+            ("Reconciling", "False"),
+            ("Stalled", "False"),
+        ];
+        for (type_, status) in summary {
             assert_eq!(condition(&world, kind, name, type_), succeeded(status), "{type_} of {name}");
         }
         let body = get(&world, kind, name);
@@ -68,6 +73,7 @@ async fn a_cloud_of_which_nothing_is_said_becomes_ready() {
         "Finished",
         "Available",
         "Ready",
+        "Degraded",
         "Reconciling",
         "Stalled",
     ];

@@ -58,8 +58,8 @@ async fn a_cloud_that_loses_a_node_stays_ready_and_names_it() {
         let row = services.as_array().unwrap().iter().find(|row| row["kind"] == "NovaCompute").unwrap();
         let text = "degraded: NovaCompute cloud-compute: node node-b is not Ready";
         assert_eq!((&row["ready"], &row["waitingFor"]), (&json!(true), &json!(text)));
-        let announced = world.cluster.announcements().into_iter().filter(|one| one.name == CLOUD.1);
-        assert_eq!(announced.last().unwrap().event.reason, "Degraded");
+        let mut announced = world.cluster.announcements().into_iter().filter(|one| one.name == CLOUD.1);
+        assert_eq!(announced.next_back().unwrap().event.reason, "Degraded");
         world.script.clear_log();
         converge(&world, &running).await;
         assert_eq!(writes(&world), [""; 0]);
@@ -127,7 +127,9 @@ async fn a_cloud_without_ovn_goes_on_without_a_node() {
     const NETWORKS: &str = "http://cloud-neutron.openstack.svc:9696";
     let world = world();
     let nodes = ["node-a", "node-b"];
-    nodes.iter().for_each(|node| add_node(&world, node));
+    for node in nodes {
+        add_node(&world, node);
+    }
     world.apply_object(&whole_object(control_plane::KIND, "cloud", &json!({ "networkBackend": "ovs" })));
     let running = engine(&world);
     converge(&world, &running).await;

@@ -13,7 +13,7 @@ pub(crate) fn set_taint(world: &World, name: &str, key: &str, effects: &[&str]) 
     world.edit_object(NODE, "", name, |node| node["spec"]["taints"] = json!(taints));
 }
 
-/// A pod of a DaemonSet on a node.
+/// A pod of a `DaemonSet` on a node.
 fn add_agent_pod(world: &World, name: &str, component: &str, node: &str) {
     let set = get(world, DAEMON_SET, &format!("cloud-compute-{component}"));
     world.apply_object(&json!({
