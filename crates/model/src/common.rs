@@ -27,11 +27,25 @@ pub const PAUSE_ANNOTATION: &str = "openstack.k8s.io/pause";
 /// Settings of everything that runs as pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Common {
+pub struct PodSettings {
     #[serde(flatten)]
     pub container: ContainerSettings,
     #[serde(flatten)]
     pub scheduling: Scheduling,
+    /// Objects with a condition that must hold before this one is worked on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub depends_on: Vec<Dependency>,
+    #[serde(flatten)]
+    pub additions: PodAdditions,
+}
+
+/// Settings of everything that runs as pods and has configuration files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Common {
+    #[serde(flatten)]
+    pub pods: PodSettings,
     /// Settings by file, section and option that win over the operator's. An option with several values has one
     /// value a line.
     #[serde(
@@ -41,12 +55,6 @@ pub struct Common {
     )]
     #[schemars(schema_with = "schema::extra_config")]
     pub extra_config: BTreeMap<String, Overrides>,
-    /// Objects with a condition that must hold before this one is worked on.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
-    pub depends_on: Vec<Dependency>,
-    #[serde(flatten)]
-    pub additions: PodAdditions,
 }
 
 /// Replicas, resources and image of one component of a service.

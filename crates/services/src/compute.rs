@@ -102,7 +102,7 @@ impl Takes for NovaComputeTemplate {
             },
             Take::Component { field: "libvirt", settings: &mut self.libvirt },
         ];
-        takes.extend(takes::pods(&mut self.common, Role::Compute));
+        takes.extend(takes::pods(&mut self.common.pods, Role::Compute));
         takes
     }
 }
@@ -178,7 +178,7 @@ impl Part for Service {
             workloads: shared::with_leaving(vec![libvirt(context), agent], &context.inputs.leaving_nodes()),
             roster,
             pull_secrets: origin.images.pull_secrets.clone(),
-            additions: template.common.additions.clone(),
+            additions: template.common.pods.additions.clone(),
             ..Plan::default()
         })
     }
@@ -206,7 +206,7 @@ fn cell<'a>(
 
 /// Where the pods of nodes run.
 fn scheduling(template: &NovaComputeTemplate) -> Scheduling {
-    shared::on_hypervisors(&template.common.scheduling)
+    shared::on_hypervisors(&template.common.pods.scheduling)
 }
 
 fn configuration(template: &NovaComputeTemplate, account: &Account, compute: &ComputeServer) -> String {
@@ -236,7 +236,8 @@ fn on_nodes(
 fn libvirt(context: &Context<'_, NovaCompute>) -> Workload {
     let NovaComputeSpec { origin, template } = &context.object.spec;
     let names = ImageNames { kolla: "nova-libvirt", debian: "libvirt" };
-    let image = shared::component_image(context, names, &template.libvirt.image, &template.common, origin);
+    let image =
+        shared::component_image(context, names, &template.libvirt.image, &template.common.pods, origin);
     let resources = shared::resources(&template.libvirt.resources, LIBVIRT_AMOUNTS);
     let run = || shared::host_directory("run-libvirt", "/run/libvirt");
     let dev = || shared::host("dev", "/dev", HostPath::Existing);
@@ -296,8 +297,8 @@ fn libvirt(context: &Context<'_, NovaCompute>) -> Workload {
 fn compute_agent(context: &Context<'_, NovaCompute>, secrets: Vec<Variable>, bus_port: u16) -> Workload {
     let NovaComputeSpec { origin, template } = &context.object.spec;
     let names = ImageNames::same("nova-compute");
-    let image = shared::component_image(context, names, &Image::default(), &template.common, origin);
-    let resources = shared::resources(&template.common.container.resources, AMOUNTS);
+    let image = shared::component_image(context, names, &Image::default(), &template.common.pods, origin);
+    let resources = shared::resources(&template.common.pods.container.resources, AMOUNTS);
     let run = || shared::host_directory("run-libvirt", "/run/libvirt");
     let prepare = Container {
         name: "prepare",

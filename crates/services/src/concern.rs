@@ -100,7 +100,7 @@ pub struct IdentitySettings {
     pub admin_secret_ref: Option<NameReference>,
 }
 
-/// The cache of a service.
+/// The cache of a service, in which it keeps tokens that it has checked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -110,12 +110,19 @@ pub struct CacheSettings {
     /// Memcached object whose servers are used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_ref: Option<NameReference>,
-    /// Driver of `dogpile.cache`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 128))]
-    pub backend: Option<String>,
     /// Existing servers, as `host:port`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 32), inner(length(min = 1, max = 253), regex(pattern = schema::HOST_PORT)))]
     pub servers: Vec<String>,
+}
+
+/// The cache of a service that keeps more in it than tokens.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServiceCacheSettings {
+    #[serde(flatten)]
+    pub servers: CacheSettings,
+    /// Driver of `dogpile.cache`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub backend: Option<String>,
 }

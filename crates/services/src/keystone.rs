@@ -94,7 +94,7 @@ impl Part for Service {
         }
         keystone.plan.secrets.extend(key_rings(context)?);
         keystone.mounts = keys(context);
-        let cache = shared::cache_servers(context, &template.cache)?;
+        let cache = shared::cache_servers(context, &template.cache.servers)?;
         keystone.change(|document| shared::cache_options(document, &template.cache, &cache));
         configure(&mut keystone);
         add_tasks(&mut keystone, &identity, &administrator);

@@ -101,7 +101,7 @@ impl Takes for MariaDBTemplate {
             Take::Replicas { scale: Scale::Quorum, replicas: &mut self.replicas },
             Take::StorageClass(&mut self.storage.storage_class),
         ];
-        takes.extend(takes::pods(&mut self.common, Role::Control));
+        takes.extend(takes::pods(&mut self.common.pods, Role::Control));
         takes
     }
 }
@@ -164,7 +164,7 @@ impl Part for Service {
                 ..Provides::default()
             },
             pull_secrets: origin.images.pull_secrets.clone(),
-            additions: template.common.additions.clone(),
+            additions: template.common.pods.additions.clone(),
             ..Plan::default()
         })
     }
@@ -176,7 +176,7 @@ impl Part for Service {
 }
 
 fn resources(context: &Context<'_, MariaDB>) -> Resources {
-    shared::resources(&context.object.spec.template.common.container.resources, AMOUNTS)
+    shared::resources(&context.object.spec.template.common.pods.container.resources, AMOUNTS)
 }
 
 fn configuration(context: &Context<'_, MariaDB>) -> Result<String, Invalid> {
@@ -234,58 +234,57 @@ fn configuration(context: &Context<'_, MariaDB>) -> Result<String, Invalid> {
     Ok(document.render())
 }
 
-fn workload(context: &Context<'_, MariaDB>, secret: &str) -> Workload {
+/// A container of a member, with what all of them see.
+fn container(context: &Context<'_, MariaDB>, name: &'static str, script: &str) -> Container {
     let MariaDBSpec { origin, template } = &context.object.spec;
     let names = ImageNames { kolla: "mariadb-server", debian: "mariadb" };
-    let image = shared::component_image(context, names, &Image::default(), &template.common, origin);
-    let data = || Mount::Claim { name: "data", path: DATA.to_owned() };
-    let settings = |script: &str| {
-        vec![
+    let path = shared::script_path(script);
+    Container {
+        name,
+        image: shared::component_image(context, names, &Image::default(), &template.common.pods, origin),
+        command: shared::script(&path),
+        mounts: vec![
             shared::file("mariadb.cnf", "/etc/openstack/mariadb.cnf"),
             shared::file("report.sh", "/etc/openstack/report.sh"),
-            shared::file(script, &format!("/etc/openstack/{script}")),
-            data(),
+            shared::file(script, &path),
+            Mount::Claim { name: "data", path: DATA.to_owned() },
             shared::scratch("run", "/run/mysqld"),
             shared::scratch("tmp", "/tmp"),
-        ]
-    };
-    let check =
-        |question: &str| Check::Command(shared::command(["bash", "/etc/openstack/check.sh", question]));
-    let prepare = Container {
-        name: "prepare",
-        image: image.clone(),
-        command: shared::script("/etc/openstack/prepare.sh"),
-        mounts: settings("prepare.sh"),
+        ],
         resources: resources(context),
         ..Container::default()
-    };
-    let mut mounts = settings("start.sh");
-    mounts.extend([
+    }
+}
+
+fn server(context: &Context<'_, MariaDB>, secret: &str) -> Container {
+    let check =
+        |question: &str| Check::Command(shared::command(["bash", "/etc/openstack/check.sh", question]));
+    let mut server = container(context, "mariadb", "start.sh");
+    server.environment = vec![
+        Variable::field("POD_NAME", "metadata.name"),
+        Variable::field("POD_UID", "metadata.uid"),
+        Variable::field("POD_IP", "status.podIP"),
+        Variable::secret("ROOT_PASSWORD", secret, "password"),
+    ];
+    server.mounts.extend([
         shared::file("check.sh", "/etc/openstack/check.sh"),
         Mount::LiveFiles { path: "/etc/openstack/live".to_owned() },
         Mount::Annotations { path: "/etc/podinfo".to_owned() },
     ]);
-    let server = Container {
-        name: "mariadb",
-        image,
-        command: shared::script("/etc/openstack/start.sh"),
-        environment: vec![
-            Variable::field("POD_NAME", "metadata.name"),
-            Variable::field("POD_UID", "metadata.uid"),
-            Variable::field("POD_IP", "status.podIP"),
-            Variable::secret("ROOT_PASSWORD", secret, "password"),
-        ],
-        mounts,
-        ports: vec![SQL, ADMIN, GROUP, INCREMENTAL, TRANSFER],
-        probes: Probes {
-            // Receiving all data of a large group may take hours, and must not be cut short.
-            startup: Some(shared::probe(check("alive"), 2, 5, 43200)),
-            readiness: Some(shared::probe(check("ready"), 4, 5, 2)),
-            liveness: Some(shared::probe(check("alive"), 15, 10, 12)),
-        },
-        resources: resources(context),
-        ..Container::default()
+    server.ports = vec![SQL, ADMIN, GROUP, INCREMENTAL, TRANSFER];
+    server.probes = Probes {
+        // Receiving all data of a large cluster may take hours, and must not be cut short.
+        startup: Some(shared::probe(check("alive"), 2, 5, 43200)),
+        readiness: Some(shared::probe(check("ready"), 4, 5, 2)),
+        liveness: Some(shared::probe(check("alive"), 15, 10, 12)),
     };
+    server
+}
+
+fn workload(context: &Context<'_, MariaDB>, secret: &str) -> Workload {
+    let template = &context.object.spec.template;
+    let prepare = container(context, "prepare", "prepare.sh");
+    let pod = Pod::new(USER, &template.common.pods.scheduling, vec![server(context, secret)]);
     let writer = context.memory.get(galera::WRITER).cloned().unwrap_or_else(|| format!("{}-0", context.name));
     Workload {
         component: "server".into(),
@@ -299,12 +298,8 @@ fn workload(context: &Context<'_, MariaDB>, secret: &str) -> Workload {
             volumes_deleted: template.storage.deletion_policy == DeletionPolicy::Delete,
         },
         replicas: template.replicas(),
-        pod: Pod {
-            setup: vec![prepare],
-            // A clean end of the server matters more than a quick one.
-            grace_seconds: 600,
-            ..Pod::new(USER, &template.common.scheduling, vec![server])
-        },
+        // A clean end of the server matters more than a quick one.
+        pod: Pod { setup: vec![prepare], grace_seconds: 600, ..pod },
         after: Vec::new(),
         services: vec![
             NetworkService { suffix: None, ports: vec![SQL, ADMIN], headless: false, pod: Some(writer) },

@@ -1,7 +1,7 @@
 //! Memcached: independent servers that clients know one by one.
 
 use kube::CustomResource;
-use openstack_operator_model::common::{Common, Origin};
+use openstack_operator_model::common::{Origin, PodSettings};
 use openstack_operator_model::image::{Image, ImageNames};
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::plan::{
@@ -51,7 +51,7 @@ pub struct MemcachedTemplate {
     #[schemars(range(min = 1, max = 9))]
     pub replicas: Option<i32>,
     #[serde(flatten)]
-    pub common: Common,
+    pub common: PodSettings,
 }
 
 impl Takes for MemcachedTemplate {
@@ -86,7 +86,6 @@ impl Part for Service {
 
     fn plan(context: &Context<'_, Memcached>) -> Result<Plan, Invalid> {
         let MemcachedSpec { origin, template } = &context.object.spec;
-        shared::check_extra_config(&template.common, &[])?;
         let common = &template.common;
         let replicas = template.replicas.unwrap_or(1);
         let resources = shared::resources(&common.container.resources, AMOUNTS);

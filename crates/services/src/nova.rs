@@ -88,7 +88,7 @@ impl Part for Service {
         nova.plan.secrets.push(SecretPlan::of(&metadata_secret, shared_secret));
         nova.plan.files.insert(INSTALL.to_owned(), include_str!("nova/install.sh").to_owned());
         add_tasks(&mut nova, &cells, bus.hosts);
-        let cache = shared::cache_servers(context, &template.cache)?;
+        let cache = shared::cache_servers(context, &template.cache.servers)?;
         let registration = nova.registration("compute", "OpenStack Compute", "/v2.1");
         let url = registration.internal.clone();
         let account = nova.register(&template.keystone, &[registration], &PEERS, &cache)?;

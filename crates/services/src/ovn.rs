@@ -106,7 +106,6 @@ impl Part for Service {
 
     fn plan(context: &Context<'_, OVNNetwork>) -> Result<Plan, Invalid> {
         let OVNNetworkSpec { origin, template } = &context.object.spec;
-        shared::check_extra_config(&template.common, &[])?;
         let mut live_files = BTreeMap::new();
         let children = node::add_settings(context, &mut live_files)?;
         let network = network(context);

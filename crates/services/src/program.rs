@@ -113,7 +113,7 @@ impl<'a, K> Program<'a, K> {
             endpoint: Some(public_url.clone()),
             routes: api::routes(settings.exposure, port.number)?,
             pull_secrets: settings.origin.images.pull_secrets.clone(),
-            additions: settings.common.additions.clone(),
+            additions: settings.common.pods.additions.clone(),
             ..Plan::default()
         };
         let document = Document::new().set("DEFAULT", "use_stderr", true).set(
@@ -202,11 +202,11 @@ impl<'a, K> Program<'a, K> {
         mounts.extend(api::policy_mount(exposure, directory));
         Container {
             name,
-            image: shared::component_image(self.context, image, &settings.image, common, origin),
+            image: shared::component_image(self.context, image, &settings.image, &common.pods, origin),
             command,
             environment: self.environment.clone(),
             mounts,
-            resources: shared::component_resources(settings, common, amounts),
+            resources: shared::component_resources(settings, &common.pods, amounts),
             ..Container::default()
         }
     }
@@ -247,7 +247,7 @@ impl<'a, K> Program<'a, K> {
             headless: false,
             pod: None,
         };
-        let pod = Pod::new(self.project.user, &self.settings.common.scheduling, vec![container]);
+        let pod = Pod::new(self.project.user, &self.settings.common.pods.scheduling, vec![container]);
         let workload = Workload {
             component: component.into(),
             suffix,
@@ -267,7 +267,7 @@ impl<'a, K> Program<'a, K> {
         let Project { user, amounts, .. } = self.project;
         let mut container = self.container(component, image, &settings.container, *amounts, command);
         container.probes = probes;
-        let pod = Pod::new(*user, &self.settings.common.scheduling, vec![container]);
+        let pod = Pod::new(*user, &self.settings.common.pods.scheduling, vec![container]);
         let pod = Pod { grace_seconds: 90, ..pod };
         let workload = Workload::part(component, controller, self.replicas(settings), pod);
         push(&mut self.plan.workloads, workload)

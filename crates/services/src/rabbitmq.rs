@@ -30,6 +30,7 @@ const MANAGEMENT: Port = Port { name: "management", number: 15672 };
 const METRICS: Port = Port { name: "metrics", number: 15692 };
 const NAMES: Port = Port { name: "epmd", number: 4369 };
 const DISTRIBUTION: Port = Port { name: "distribution", number: 25672 };
+const PORTS: [Port; 5] = [AMQP, MANAGEMENT, METRICS, NAMES, DISTRIBUTION];
 const USER: i64 = 42439;
 const AMOUNTS: Amounts = Amounts { cpu: "100m", memory: "256Mi", memory_limit: "1Gi" };
 const ADMINISTRATOR: &str = "administrator";
@@ -87,7 +88,7 @@ impl Takes for RabbitMQTemplate {
             Take::Replicas { scale: Scale::Quorum, replicas: &mut self.replicas },
             Take::StorageClass(&mut self.storage.storage_class),
         ];
-        takes.extend(takes::pods(&mut self.common, Role::Control));
+        takes.extend(takes::pods(&mut self.common.pods, Role::Control));
         takes
     }
 }
@@ -148,7 +149,7 @@ impl Part for Service {
                 ..Provides::default()
             },
             pull_secrets: origin.images.pull_secrets.clone(),
-            additions: template.common.additions.clone(),
+            additions: template.common.pods.additions.clone(),
             ..Plan::default()
         })
     }
@@ -171,7 +172,7 @@ fn member_list(hosts: &[String]) -> String {
 }
 
 fn resources(context: &Context<'_, RabbitMQ>) -> openstack_operator_model::common::Resources {
-    shared::resources(&context.object.spec.template.common.container.resources, AMOUNTS)
+    shared::resources(&context.object.spec.template.common.pods.container.resources, AMOUNTS)
 }
 
 fn storage_size(context: &Context<'_, RabbitMQ>) -> String {
@@ -211,40 +212,36 @@ fn configuration(context: &Context<'_, RabbitMQ>) -> Result<String, Invalid> {
     }))
 }
 
-fn workload(context: &Context<'_, RabbitMQ>, members_service: &str, secret: &str) -> Workload {
+fn environment(context: &Context<'_, RabbitMQ>, members_service: &str, secret: &str) -> Vec<Variable> {
+    let Context { namespace, site, .. } = context;
+    let node = format!("rabbit@$(POD_NAME).{members_service}.{namespace}.svc.{}", site.cluster_domain);
+    vec![
+        Variable::field("POD_NAME", "metadata.name"),
+        Variable::secret("ADMINISTRATOR_NAME", secret, "username"),
+        Variable::secret("ADMINISTRATOR_PASSWORD", secret, "password"),
+        Variable::secret("CLUSTER_COOKIE", secret, "cookie"),
+        Variable::text("HOME", "/var/lib/rabbitmq"),
+        Variable::text("LANG", "C.UTF-8"),
+        Variable::text("RABBITMQ_USE_LONGNAME", "true"),
+        Variable::text("RABBITMQ_NODENAME", node),
+        Variable::text("RABBITMQ_LOGS", "-"),
+        Variable::text("RABBITMQ_MNESIA_BASE", "/var/lib/rabbitmq/mnesia"),
+        Variable::text("RABBITMQ_ENABLED_PLUGINS_FILE", "/etc/openstack/enabled_plugins"),
+        Variable::text("RABBITMQ_CONFIG_FILES", "/run/rabbitmq/conf.d"),
+        // Threads that wait must not spin: that costs a core for nothing.
+        Variable::text("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", "+sbwt none +sbwtdcpu none +sbwtdio none"),
+    ]
+}
+
+fn server(context: &Context<'_, RabbitMQ>, members_service: &str, secret: &str) -> Container {
     let RabbitMQSpec { origin, template } = &context.object.spec;
-    let node = format!(
-        "rabbit@$(POD_NAME).{members_service}.{}.svc.{}",
-        context.namespace, context.site.cluster_domain
-    );
+    let names = ImageNames::same("rabbitmq");
     let connect = || Check::Connect { port: AMQP.number };
-    let ports = vec![AMQP, MANAGEMENT, METRICS, NAMES, DISTRIBUTION];
-    let container = Container {
+    Container {
         name: "rabbitmq",
-        image: shared::component_image(
-            context,
-            ImageNames::same("rabbitmq"),
-            &Image::default(),
-            &template.common,
-            origin,
-        ),
+        image: shared::component_image(context, names, &Image::default(), &template.common.pods, origin),
         command: shared::script("/etc/openstack/start.sh"),
-        environment: vec![
-            Variable::field("POD_NAME", "metadata.name"),
-            Variable::secret("ADMINISTRATOR_NAME", secret, "username"),
-            Variable::secret("ADMINISTRATOR_PASSWORD", secret, "password"),
-            Variable::secret("CLUSTER_COOKIE", secret, "cookie"),
-            Variable::text("HOME", "/var/lib/rabbitmq"),
-            Variable::text("LANG", "C.UTF-8"),
-            Variable::text("RABBITMQ_USE_LONGNAME", "true"),
-            Variable::text("RABBITMQ_NODENAME", node),
-            Variable::text("RABBITMQ_LOGS", "-"),
-            Variable::text("RABBITMQ_MNESIA_BASE", "/var/lib/rabbitmq/mnesia"),
-            Variable::text("RABBITMQ_ENABLED_PLUGINS_FILE", "/etc/openstack/enabled_plugins"),
-            Variable::text("RABBITMQ_CONFIG_FILES", "/run/rabbitmq/conf.d"),
-            // Threads that wait must not spin: that costs a core for nothing.
-            Variable::text("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", "+sbwt none +sbwtdcpu none +sbwtdio none"),
-        ],
+        environment: environment(context, members_service, secret),
         mounts: vec![
             shared::file("start.sh", "/etc/openstack/start.sh"),
             shared::file("stop.sh", "/etc/openstack/stop.sh"),
@@ -255,7 +252,7 @@ fn workload(context: &Context<'_, RabbitMQ>, members_service: &str, secret: &str
             shared::scratch("run", "/run/rabbitmq"),
             shared::scratch("tmp", "/tmp"),
         ],
-        ports: ports.clone(),
+        ports: PORTS.to_vec(),
         probes: Probes {
             startup: Some(shared::probe(connect(), 2, 5, 900)),
             readiness: Some(shared::probe(connect(), 10, 5, 3)),
@@ -265,6 +262,18 @@ fn workload(context: &Context<'_, RabbitMQ>, members_service: &str, secret: &str
         resources: resources(context),
         before_stop: Some(shared::command(["bash", "/etc/openstack/stop.sh", &STOP_SECONDS.to_string()])),
         ..Container::default()
+    }
+}
+
+fn workload(context: &Context<'_, RabbitMQ>, members_service: &str, secret: &str) -> Workload {
+    let template = &context.object.spec.template;
+    let server = server(context, members_service, secret);
+    let pod = Pod::new(USER, &template.common.pods.scheduling, vec![server]);
+    let service = |suffix: Option<&'static str>, ports: &[Port], headless| NetworkService {
+        suffix: suffix.map(Into::into),
+        ports: ports.to_vec(),
+        headless,
+        pod: None,
     };
     Workload {
         component: "server".into(),
@@ -278,19 +287,11 @@ fn workload(context: &Context<'_, RabbitMQ>, members_service: &str, secret: &str
             volumes_deleted: template.storage.deletion_policy == DeletionPolicy::Delete,
         },
         replicas: template.replicas(),
-        pod: Pod {
-            grace_seconds: GRACE_SECONDS,
-            ..Pod::new(USER, &template.common.scheduling, vec![container])
-        },
+        pod: Pod { grace_seconds: GRACE_SECONDS, ..pod },
         after: Vec::new(),
         services: vec![
-            NetworkService {
-                suffix: None,
-                ports: vec![AMQP, MANAGEMENT, METRICS],
-                headless: false,
-                pod: None,
-            },
-            NetworkService { suffix: Some("members".into()), ports, headless: true, pod: None },
+            service(None, &[AMQP, MANAGEMENT, METRICS], false),
+            service(Some("members"), &PORTS, true),
         ],
     }
 }

@@ -1,7 +1,7 @@
 //! What several services say in the same way.
 
 use openstack_operator_model::common::{
-    Common, ContainerSettings, Origin, ResourceAmounts, Resources, Scheduling,
+    Common, ContainerSettings, Origin, PodSettings, ResourceAmounts, Resources, Scheduling,
 };
 use openstack_operator_model::image::{Image, ImageNames};
 use openstack_operator_model::plan::{Check, HostPath, Mount, Probe, Probes, Workload};
@@ -25,12 +25,12 @@ pub(crate) fn component_image<K>(
     context: &Context<'_, K>,
     names: ImageNames,
     own: &Image,
-    common: &Common,
+    pods: &PodSettings,
     origin: &Origin,
 ) -> String {
     let image = Image {
-        repository: own.repository.clone().or_else(|| common.container.image.repository.clone()),
-        tag: own.tag.clone().or_else(|| common.container.image.tag.clone()),
+        repository: own.repository.clone().or_else(|| pods.container.image.repository.clone()),
+        tag: own.tag.clone().or_else(|| pods.container.image.tag.clone()),
     };
     context.site.images.reference(names, &origin.images, &image, origin.release)
 }
@@ -38,10 +38,10 @@ pub(crate) fn component_image<K>(
 /// CPU and memory of a component: its own, those of the object, or ours.
 pub(crate) fn component_resources(
     settings: &ContainerSettings,
-    common: &Common,
+    pods: &PodSettings,
     amounts: Amounts,
 ) -> Resources {
-    resources(&settings.resources.or(&common.container.resources), amounts)
+    resources(&settings.resources.or(&pods.container.resources), amounts)
 }
 
 /// Address of a Service inside the cluster.

@@ -2,7 +2,7 @@
 //! and the edges of the start-up graph all follow from it.
 
 use openstack_operator_model::common::{
-    Common, ContainerSettings, Dependency, Exposure, NameReference, PodAdditions, Reference, Scheduling,
+    ContainerSettings, Dependency, Exposure, NameReference, PodAdditions, PodSettings, Reference, Scheduling,
 };
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::Needs;
@@ -144,8 +144,8 @@ pub enum Scale {
 }
 
 /// What all objects with pods take: nodes of a role, and what the user adds to pods.
-pub(crate) fn pods(common: &mut Common, role: Role) -> [Take<'_>; 3] {
-    let Common { container, scheduling, depends_on, additions, .. } = common;
+pub(crate) fn pods(settings: &mut PodSettings, role: Role) -> [Take<'_>; 3] {
+    let PodSettings { container, scheduling, depends_on, additions } = settings;
     [
         Take::Component { field: ALL_COMPONENTS, settings: container },
         Take::Scheduling { field: "", role, scheduling },

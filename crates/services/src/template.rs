@@ -36,7 +36,7 @@ impl Takes for ApiTemplate {
             Take::Cache(&mut self.cache),
             Take::Identity(&mut self.keystone),
         ];
-        takes.extend(takes::pods(&mut self.common, Role::Control));
+        takes.extend(takes::pods(&mut self.common.pods, Role::Control));
         takes
     }
 }

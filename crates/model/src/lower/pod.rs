@@ -275,67 +275,66 @@ fn mount(mount: &Mount) -> core::VolumeMount {
 }
 
 fn volumes(lowering: &Lowering<'_>, pod: &Pod) -> Option<Vec<core::Volume>> {
-    let mut volumes = BTreeMap::new();
-    for mount in pod.setup.iter().chain(&pod.containers).flat_map(|container| &container.mounts) {
-        let mut volume = core::Volume { name: volume_name(mount), ..core::Volume::default() };
-        match mount {
-            // A set makes the volumes of its claims itself.
-            Mount::Claim { .. } => continue,
-            Mount::File { file, .. } => {
-                volume.config_map = Some(core::ConfigMapVolumeSource {
-                    name: lowering.files.get(file).cloned().unwrap_or_default(),
-                    default_mode: Some(0o444),
-                    ..core::ConfigMapVolumeSource::default()
-                });
-            }
-            Mount::Secret { secret, .. } => {
-                volume.secret = Some(core::SecretVolumeSource {
-                    secret_name: Some(secret.clone()),
-                    default_mode: Some(0o440),
-                    ..core::SecretVolumeSource::default()
-                });
-            }
-            Mount::LiveFiles { .. } => {
-                volume.config_map = Some(core::ConfigMapVolumeSource {
-                    name: super::config::live_name(lowering.instance),
-                    default_mode: Some(0o444),
-                    ..core::ConfigMapVolumeSource::default()
-                });
-            }
-            Mount::Volume { name, .. } => {
-                volume.persistent_volume_claim = Some(core::PersistentVolumeClaimVolumeSource {
-                    claim_name: lowering.instance.part(Some(name)),
-                    read_only: None,
-                });
-            }
-            Mount::Host { on_host, kind, .. } => {
-                let type_ = match kind {
-                    HostPath::Directory | HostPath::Seen | HostPath::Shared => "DirectoryOrCreate",
-                    HostPath::Existing => "Directory",
-                    HostPath::Device => "CharDevice",
-                };
-                volume.host_path =
-                    Some(core::HostPathVolumeSource { path: on_host.clone(), type_: Some(type_.to_owned()) });
-            }
-            Mount::Scratch { .. } => volume.empty_dir = Some(core::EmptyDirVolumeSource::default()),
-            Mount::Annotations { .. } => {
-                let field = core::ObjectFieldSelector {
-                    field_path: "metadata.annotations".to_owned(),
-                    api_version: None,
-                };
-                volume.downward_api = Some(core::DownwardAPIVolumeSource {
-                    items: Some(vec![core::DownwardAPIVolumeFile {
-                        path: "annotations".to_owned(),
-                        field_ref: Some(field),
-                        ..core::DownwardAPIVolumeFile::default()
-                    }]),
-                    ..core::DownwardAPIVolumeSource::default()
-                });
-            }
-        }
-        volumes.insert(volume.name.clone(), volume);
-    }
+    let mounts = pod.setup.iter().chain(&pod.containers).flat_map(|container| &container.mounts);
+    // A set makes the volumes of its claims itself.
+    let own = mounts.filter(|mount| !matches!(mount, Mount::Claim { .. }));
+    let volumes: BTreeMap<String, core::Volume> =
+        own.map(|mount| (volume_name(mount), volume(lowering, mount))).collect();
     (!volumes.is_empty()).then(|| volumes.into_values().collect())
+}
+
+fn volume(lowering: &Lowering<'_>, mount: &Mount) -> core::Volume {
+    let config_map = |name: String| core::ConfigMapVolumeSource {
+        name,
+        default_mode: Some(0o444),
+        ..core::ConfigMapVolumeSource::default()
+    };
+    let mut volume = core::Volume { name: volume_name(mount), ..core::Volume::default() };
+    match mount {
+        Mount::Claim { .. } => {}
+        Mount::File { file, .. } => {
+            volume.config_map = Some(config_map(lowering.files.get(file).cloned().unwrap_or_default()));
+        }
+        Mount::LiveFiles { .. } => {
+            volume.config_map = Some(config_map(super::config::live_name(lowering.instance)));
+        }
+        Mount::Secret { secret, .. } => {
+            volume.secret = Some(core::SecretVolumeSource {
+                secret_name: Some(secret.clone()),
+                default_mode: Some(0o440),
+                ..core::SecretVolumeSource::default()
+            });
+        }
+        Mount::Volume { name, .. } => {
+            volume.persistent_volume_claim = Some(core::PersistentVolumeClaimVolumeSource {
+                claim_name: lowering.instance.part(Some(name)),
+                read_only: None,
+            });
+        }
+        Mount::Host { on_host, kind, .. } => {
+            let type_ = match kind {
+                HostPath::Directory | HostPath::Seen | HostPath::Shared => "DirectoryOrCreate",
+                HostPath::Existing => "Directory",
+                HostPath::Device => "CharDevice",
+            };
+            volume.host_path =
+                Some(core::HostPathVolumeSource { path: on_host.clone(), type_: Some(type_.to_owned()) });
+        }
+        Mount::Scratch { .. } => volume.empty_dir = Some(core::EmptyDirVolumeSource::default()),
+        Mount::Annotations { .. } => volume.downward_api = Some(annotations()),
+    }
+    volume
+}
+
+fn annotations() -> core::DownwardAPIVolumeSource {
+    let field =
+        core::ObjectFieldSelector { field_path: "metadata.annotations".to_owned(), api_version: None };
+    let file = core::DownwardAPIVolumeFile {
+        path: "annotations".to_owned(),
+        field_ref: Some(field),
+        ..core::DownwardAPIVolumeFile::default()
+    };
+    core::DownwardAPIVolumeSource { items: Some(vec![file]), ..core::DownwardAPIVolumeSource::default() }
 }
 
 fn toleration(toleration: &Toleration) -> core::Toleration {

@@ -7,7 +7,7 @@ use openstack_operator_model::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::concern::{CacheSettings, DatabaseSettings, MessagingSettings};
+use crate::concern::{DatabaseSettings, MessagingSettings, ServiceCacheSettings};
 use crate::takes::{self, Needed, Role, Scale, Take, Takes};
 use crate::template::Notifications;
 
@@ -44,7 +44,7 @@ pub struct KeystoneTemplate {
     #[serde(default)]
     pub database: DatabaseSettings,
     #[serde(default)]
-    pub cache: CacheSettings,
+    pub cache: ServiceCacheSettings,
     /// Message bus that carries notifications.
     #[serde(default)]
     pub messaging: MessagingSettings,
@@ -71,13 +71,13 @@ impl Takes for KeystoneTemplate {
             Take::Exposure(&mut self.exposure),
             Take::Region { field: "bootstrap.region", region: &mut self.bootstrap.region },
             Take::Database { field: "database", needed: Needed::Always, settings: &mut self.database },
-            Take::Cache(&mut self.cache),
+            Take::Cache(&mut self.cache.servers),
         ];
         if self.notifications.enabled {
             let needed = Needed::When("has(self.spec.notifications) && self.spec.notifications.enabled");
             takes.push(Take::Messaging { field: "messaging", needed, settings: &mut self.messaging });
         }
-        takes.extend(takes::pods(&mut self.common, Role::Control));
+        takes.extend(takes::pods(&mut self.common.pods, Role::Control));
         takes
     }
 

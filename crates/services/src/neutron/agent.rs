@@ -68,7 +68,7 @@ pub(super) fn container(
     let names = ImageNames { kolla, debian: "neutron" };
     Container {
         name,
-        image: shared::component_image(context, names, &settings.image, &template.common, origin),
+        image: shared::component_image(context, names, &settings.image, &template.common.pods, origin),
         environment: vec![
             Variable::field("NODE_NAME", "spec.nodeName"),
             Variable::text("OS_DEFAULT__HOST", "$(NODE_NAME)"),
@@ -79,7 +79,7 @@ pub(super) fn container(
             shared::scratch("work", "/var/lib/neutron"),
             shared::scratch("tmp", "/tmp"),
         ],
-        resources: shared::component_resources(settings, &template.common, PROJECT.amounts),
+        resources: shared::component_resources(settings, &template.common.pods, PROJECT.amounts),
         ..Container::default()
     }
 }

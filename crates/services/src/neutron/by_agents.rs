@@ -81,7 +81,13 @@ pub(super) fn extend(
     add_files(plan, template, settings, compute);
     plan.live_files = switch_settings(context, settings);
     let image = |names| {
-        shared::component_image(context, names, &settings.switch.container.image, &template.common, origin)
+        shared::component_image(
+            context,
+            names,
+            &settings.switch.container.image,
+            &template.common.pods,
+            origin,
+        )
     };
     let scheduling = scheduling(settings);
     let resources = &settings.switch.container.resources;

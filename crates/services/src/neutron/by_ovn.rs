@@ -112,7 +112,9 @@ fn metadata_agent(
     agent.environment.push(agent::metadata_secret(compute));
     let socket = Check::Command(shared::command(["test", "-S", "/var/lib/neutron/metadata_proxy"]));
     agent.probes = Probes { readiness: Some(shared::probe(socket, 15, 5, 3)), ..Probes::default() };
-    let scheduling =
-        Scheduling { node_selector: network.node_selector.clone(), ..template.common.scheduling.clone() };
+    let scheduling = Scheduling {
+        node_selector: network.node_selector.clone(),
+        ..template.common.pods.scheduling.clone()
+    };
     agent::workload("metadata-agent", &scheduling, &network.southbound, vec![agent])
 }

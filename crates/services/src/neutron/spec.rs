@@ -145,7 +145,7 @@ impl Takes for NeutronTemplate {
             Take::Component { field: "rpcServer", settings: &mut self.rpc_server.container },
             Take::Component { field: "metadataAgent", settings: &mut self.metadata_agent },
         ]);
-        takes.extend(takes::pods(&mut self.common, Role::Control));
+        takes.extend(takes::pods(&mut self.common.pods, Role::Control));
         if let Some(ovs) = &mut self.ovs {
             let OvsSettings { scheduling, agents, agent, switch, .. } = ovs;
             takes.push(Take::Component { field: "ovs", settings: &mut switch.container });

@@ -7,7 +7,7 @@ use openstack_operator_model::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::concern::{CacheSettings, DatabaseSettings, IdentitySettings, MessagingSettings};
+use crate::concern::{DatabaseSettings, IdentitySettings, MessagingSettings, ServiceCacheSettings};
 use crate::takes::{self, Needed, Role, Scale, Take, Takes};
 
 /// Compute service.
@@ -60,7 +60,7 @@ pub struct NovaTemplate {
     #[serde(default)]
     pub messaging: MessagingSettings,
     #[serde(default)]
-    pub cache: CacheSettings,
+    pub cache: ServiceCacheSettings,
     #[serde(default)]
     pub keystone: IdentitySettings,
     /// Users with which Nova calls other services in place of its own.
@@ -90,7 +90,7 @@ impl Takes for NovaTemplate {
             Take::Hostname { field: "console.publicHostname", host: "novnc", hostname },
             Take::Database { field: "database", needed, settings: &mut self.database.cell },
             Take::Messaging { field: "messaging", needed, settings: &mut self.messaging },
-            Take::Cache(&mut self.cache),
+            Take::Cache(&mut self.cache.servers),
             Take::Identity(&mut self.keystone),
         ];
         for cell in self.cells.iter_mut().filter(|cell| cell.is_own()) {
@@ -109,7 +109,7 @@ impl Takes for NovaTemplate {
             Take::Component { field: "console", settings: &mut self.console.component.container },
         ]);
         takes.push(Take::Users("serviceAuth"));
-        takes.extend(takes::pods(&mut self.common, Role::Control));
+        takes.extend(takes::pods(&mut self.common.pods, Role::Control));
         takes
     }
 

@@ -2,7 +2,7 @@
 
 use kube::CustomResource;
 use openstack_operator_model::common::{
-    Common, Component, ContainerSettings, DeletionPolicy, Origin, Scheduling, is_default,
+    Component, ContainerSettings, DeletionPolicy, Origin, PodSettings, Scheduling, is_default,
 };
 use openstack_operator_model::schema;
 use openstack_operator_model::status::Status;
@@ -59,7 +59,7 @@ pub struct OVNNetworkTemplate {
     #[schemars(length(max = 32))]
     pub overrides: Vec<NodeOverride>,
     #[serde(flatten)]
-    pub common: Common,
+    pub common: PodSettings,
 }
 
 impl Takes for OVNNetworkTemplate {

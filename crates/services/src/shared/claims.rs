@@ -12,7 +12,7 @@ use openstack_operator_model::plan::{
 use openstack_operator_model::service::{Context, Invalid};
 use openstack_operator_model::status::DatabaseServer;
 
-use crate::concern::{CacheSettings, DatabaseSettings, MessagingSettings};
+use crate::concern::{CacheSettings, DatabaseSettings, MessagingSettings, ServiceCacheSettings};
 use crate::{mariadb, memcached, rabbitmq};
 
 /// Port of databases, where none is given.
@@ -234,7 +234,11 @@ pub(crate) fn database_options(document: Document, section: &str) -> Document {
 }
 
 /// How oslo.cache uses the servers of a service's cache; nothing where it has none.
-pub(crate) fn cache_options(document: Document, settings: &CacheSettings, servers: &[String]) -> Document {
+pub(crate) fn cache_options(
+    document: Document,
+    settings: &ServiceCacheSettings,
+    servers: &[String],
+) -> Document {
     if servers.is_empty() {
         return document;
     }

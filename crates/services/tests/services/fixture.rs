@@ -94,59 +94,72 @@ pub(crate) fn site() -> Site {
     }
 }
 
+fn cell_server(nova: &str, cell: &str) -> CellServer {
+    CellServer {
+        name: cell.to_owned(),
+        messaging_secret: if cell == "cell1" {
+            format!("{nova}-messaging")
+        } else {
+            format!("{nova}-messaging-{cell}")
+        },
+        messaging_port: 5672,
+        compute: None,
+    }
+}
+
+/// Everything that an object of this name can provide.
+fn provides(name: &str) -> Provides {
+    let host = format!("{}.openstack.svc", name);
+    Provides {
+        database: Some(DatabaseServer {
+            host: host.clone(),
+            port: 3306,
+            admin_port: 3307,
+            secret: format!("{}-root", name),
+        }),
+        messaging: Some(MessagingServer {
+            hosts: (0..2).map(|ordinal| format!("{}-{ordinal}.{host}", name)).collect(),
+            port: 5672,
+            management_url: format!("http://{host}:15672"),
+            secret: format!("{}-administrator", name),
+        }),
+        cache: Some(CacheServers { servers: vec![format!("{host}:11211")] }),
+        identity: Some(IdentityServer {
+            internal_url: format!("http://{host}:5000/v3"),
+            public_url: "https://identity.example.com/v3".to_owned(),
+            region: "RegionOne".to_owned(),
+            username: Some("admin".to_owned()),
+            secret: Some(format!("{}-admin", name)),
+            secret_key: "password".to_owned(),
+        }),
+        network: Some(NetworkServer {
+            northbound: vec!["tcp:10.96.0.41:6641".to_owned()],
+            southbound: vec!["tcp:10.96.0.42:6642".to_owned()],
+            userspace: true,
+            physical_networks: vec!["physnet1".to_owned()],
+            node_selector: BTreeMap::from([("kubernetes.io/os".to_owned(), "linux".to_owned())]),
+            leaving: Vec::new(),
+        }),
+        compute: Some(ComputeServer {
+            url: format!("http://{host}:8774/v2.1"),
+            metadata_host: format!("{}-metadata.openstack.svc", name),
+            metadata_port: 8775,
+            metadata_secret: format!("{}-metadata", name),
+            identity_secret: format!("{}-identity", name),
+            identity_username: Some("nova".to_owned()),
+            identity_method: LoginMethod::Password,
+            console_url: "https://console.example.com/vnc_lite.html".to_owned(),
+            cells: ["cell1", "cell2"].map(|cell| cell_server(name, cell)).to_vec(),
+        }),
+    }
+}
+
 /// Everything that is needed of others, as if each of them provided everything.
-fn resolved(needs: &Needs, leaving: &[&str]) -> Resolved {
-    let objects = needs.objects.iter().map(|need| {
-        let host = format!("{}.openstack.svc", need.name);
-        let provides = Provides {
-            database: Some(DatabaseServer {
-                host: host.clone(),
-                port: 3306,
-                admin_port: 3307,
-                secret: format!("{}-root", need.name),
-            }),
-            messaging: Some(MessagingServer {
-                hosts: (0..2).map(|ordinal| format!("{}-{ordinal}.{host}", need.name)).collect(),
-                port: 5672,
-                management_url: format!("http://{host}:15672"),
-                secret: format!("{}-administrator", need.name),
-            }),
-            cache: Some(CacheServers { servers: vec![format!("{host}:11211")] }),
-            identity: Some(IdentityServer {
-                internal_url: format!("http://{host}:5000/v3"),
-                public_url: "https://identity.example.com/v3".to_owned(),
-                region: "RegionOne".to_owned(),
-                username: Some("admin".to_owned()),
-                secret: Some(format!("{}-admin", need.name)),
-                secret_key: "password".to_owned(),
-            }),
-            network: Some(NetworkServer {
-                northbound: vec!["tcp:10.96.0.41:6641".to_owned()],
-                southbound: vec!["tcp:10.96.0.42:6642".to_owned()],
-                userspace: true,
-                physical_networks: vec!["physnet1".to_owned()],
-                node_selector: BTreeMap::from([("kubernetes.io/os".to_owned(), "linux".to_owned())]),
-                leaving: Vec::new(),
-            }),
-            compute: Some(ComputeServer {
-                url: format!("http://{host}:8774/v2.1"),
-                metadata_host: format!("{}-metadata.openstack.svc", need.name),
-                metadata_port: 8775,
-                metadata_secret: format!("{}-metadata", need.name),
-                identity_secret: format!("{}-identity", need.name),
-                identity_username: Some("nova".to_owned()),
-                identity_method: LoginMethod::Password,
-                console_url: "https://console.example.com/vnc_lite.html".to_owned(),
-                cells: vec![CellServer {
-                    name: "cell1".to_owned(),
-                    messaging_secret: format!("{}-messaging", need.name),
-                    messaging_port: 5672,
-                    compute: None,
-                }],
-            }),
-        };
-        ((need.kind.kind.to_owned(), need.name.clone()), provides)
-    });
+pub(crate) fn resolved(needs: &Needs, leaving: &[&str]) -> Resolved {
+    let objects = needs
+        .objects
+        .iter()
+        .map(|need| ((need.kind.kind.to_owned(), need.name.clone()), provides(&need.name)));
     let addresses =
         needs.addresses.iter().zip(41..).map(|(name, last)| (name.clone(), format!("10.96.0.{last}")));
     let mut nodes = BTreeMap::new();

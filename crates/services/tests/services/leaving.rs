@@ -52,7 +52,7 @@ fn what_is_kept_on_nodes_that_leave_is_what_the_others_have() {
     }
     assert_eq!(
         kept,
-        2 * (3 + 2) + 4 + 3,
-        "of two cases each OVN with three pods and hypervisors with two, of one all agents, of one those of switches"
+        2 * 3 + 3 * 2 + 4 + 3,
+        "two cases of OVN with three pods, three of compute nodes with two, one with all agents, one with those of switches"
     );
 }
