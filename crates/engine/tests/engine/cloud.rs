@@ -227,7 +227,7 @@ async fn a_service_that_cannot_be_is_left_out_and_told() {
     assert!(world.cluster.objects(keystone::KIND).is_empty());
     assert!(world.cluster.objects(mariadb::KIND).is_empty());
     let message = condition(&world, control_plane::KIND, "my-cloud", "Ready").2;
-    assert!(message.contains("no my-cloud-keystone") && message.contains("mariadb"), "{message}");
+    assert!(message.contains("no my-cloud-keystone") && message.contains("MariaDB"), "{message}");
 }
 
 #[tokio::test]

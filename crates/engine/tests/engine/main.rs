@@ -7,6 +7,7 @@ mod degraded;
 mod deletion;
 mod driver;
 mod events;
+mod existing;
 mod faults;
 mod galera;
 mod healing;

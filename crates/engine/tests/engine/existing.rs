@@ -1,0 +1,116 @@
+//! Servers that exist already: what the operator makes on them as an administrator, and what it leaves to others.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use openstack_operator_model::kind::{CONFIG_MAP, NODE, SECRET};
+use openstack_operator_services::{chassis, glance, mariadb, ovn, placement};
+use openstack_operator_testkit::World;
+use serde_json::{Value, json};
+
+use crate::driver::{NAMESPACE, condition, converge, engine, get, object, world};
+
+const SQL: &str = "db.example.com";
+const IDENTITY: &str = "https://keystone.example.com/v3";
+
+fn secret(world: &World, name: &str, values: &[(&str, &str)]) {
+    let data: serde_json::Map<String, Value> =
+        values.iter().map(|(key, value)| ((*key).to_owned(), json!(STANDARD.encode(value)))).collect();
+    world.apply_object(&json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "name": name, "namespace": NAMESPACE }, "data": data,
+    }));
+}
+
+fn glance_spec() -> Value {
+    json!({
+        "database": { "host": SQL, "adminSecretRef": { "name": "db-admin" }, "deletionPolicy": "Delete" },
+        "keystone": { "authUrl": IDENTITY, "adminSecretRef": { "name": "keystone-admin" } },
+    })
+}
+
+/// A Glance on servers that somebody else runs.
+fn world_with_administrators() -> World {
+    let world = world();
+    secret(&world, "db-admin", &[("username", "root"), ("password", "p")]);
+    secret(&world, "keystone-admin", &[("username", "boss"), ("password", "q")]);
+    world
+}
+
+#[tokio::test]
+async fn an_administrator_makes_databases_users_and_entries_and_removes_them_again() {
+    let world = world_with_administrators();
+    world.apply_object(&object(glance::KIND, "images", &glance_spec()));
+    let engine = engine(&world);
+    converge(&world, &engine).await;
+    assert_eq!(condition(&world, glance::KIND, "images", "Ready").0, "True");
+    assert!(world.sql.state(SQL).databases.contains("glance"));
+    assert_eq!(world.sql.administrator(SQL).unwrap().username, "root");
+    assert!(world.identity.state(IDENTITY).users.contains_key("glance"));
+    assert_eq!(world.identity.administrator(IDENTITY).unwrap().username, "boss");
+    world.delete_object(glance::KIND, NAMESPACE, "images");
+    converge(&world, &engine).await;
+    assert!(world.object(glance::KIND, NAMESPACE, "images").is_none());
+    assert!(world.sql.state(SQL).databases.is_empty() && world.sql.state(SQL).users.is_empty());
+    assert!(world.identity.state(IDENTITY).users.is_empty());
+    assert!(world.identity.state(IDENTITY).services.is_empty());
+}
+
+#[tokio::test]
+async fn credentials_of_others_are_used_and_nothing_is_registered() {
+    let world = world();
+    secret(&world, "login", &[("username", "u"), ("password", "p"), ("host", SQL)]);
+    let credential = [("application_credential_id", "i"), ("application_credential_secret", "s")];
+    secret(&world, "credential", &credential);
+    let spec = json!({
+        "database": { "secretRef": { "name": "login" } },
+        "keystone": { "authUrl": IDENTITY, "appCredentialRef": { "secretName": "credential" } },
+    });
+    world.apply_object(&object(placement::KIND, "inventory", &spec));
+    converge(&world, &engine(&world)).await;
+    assert_eq!(condition(&world, placement::KIND, "inventory", "Ready").0, "True");
+    let status = get(&world, placement::KIND, "inventory")["status"].clone();
+    assert_eq!(status.get("effects"), None, "{status}");
+    assert!(world.identity.state(IDENTITY).services.is_empty());
+    let connection = get(&world, SECRET, "inventory-database")["data"]["connection"].clone();
+    let connection = STANDARD.decode(connection.as_str().unwrap()).unwrap();
+    let connection = String::from_utf8(connection).unwrap();
+    assert!(connection.starts_with("mysql+pymysql://u:p@db.example.com:3306/placement?"), "{connection}");
+}
+
+#[tokio::test]
+async fn an_object_waits_for_the_condition_that_it_depends_on() {
+    let world = world_with_administrators();
+    let mut spec = glance_spec();
+    spec["dependsOn"] = json!([{ "kind": "MariaDB", "name": "other", "condition": "Available" }]);
+    world.apply_object(&object(glance::KIND, "images", &spec));
+    let engine = engine(&world);
+    converge(&world, &engine).await;
+    let (status, _, message) = condition(&world, glance::KIND, "images", "Ready");
+    assert_eq!(
+        (status.as_str(), message.as_str()),
+        ("False", "MariaDB other is not Available (spec.dependsOn)")
+    );
+    world.apply_object(&object(mariadb::KIND, "other", &json!({})));
+    converge(&world, &engine).await;
+    assert_eq!(condition(&world, glance::KIND, "images", "Ready").0, "True");
+}
+
+#[tokio::test]
+async fn a_chassis_that_a_person_writes_reaches_its_node() {
+    let world = world();
+    world.apply_object(&json!({
+        "apiVersion": "v1", "kind": NODE.kind, "metadata": { "name": "node-a", "labels": { "net": "yes" } },
+        "status": { "conditions": [{ "type": "Ready", "status": "True" }] },
+    }));
+    let spec = json!({ "controller": { "nodeSelector": { "net": "yes" } } });
+    world.apply_object(&object(ovn::KIND, "ovn", &spec));
+    let engine = engine(&world);
+    converge(&world, &engine).await;
+    let settings = || get(&world, CONFIG_MAP, "ovn-live")["data"].get("node-node-a").cloned();
+    assert_eq!(settings(), None);
+    let spec = json!({ "hostname": "node-a", "systemId": "rack1", "ovn": { "clusterRef": { "name": "ovn" } } });
+    world.apply_object(&object(chassis::KIND, "mine", &spec));
+    converge(&world, &engine).await;
+    let settings = settings().unwrap_or_default();
+    assert!(settings.as_str().is_some_and(|text| text.contains("system-id rack1")), "{settings}");
+}
