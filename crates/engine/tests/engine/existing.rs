@@ -108,7 +108,8 @@ async fn a_chassis_that_a_person_writes_reaches_its_node() {
     converge(&world, &engine).await;
     let settings = || get(&world, CONFIG_MAP, "ovn-live")["data"].get("node-node-a").cloned();
     assert_eq!(settings(), None);
-    let spec = json!({ "hostname": "node-a", "systemId": "rack1", "ovn": { "clusterRef": { "name": "ovn" } } });
+    let spec =
+        json!({ "hostname": "node-a", "systemId": "rack1", "ovn": { "clusterRef": { "name": "ovn" } } });
     world.apply_object(&object(chassis::KIND, "mine", &spec));
     converge(&world, &engine).await;
     let settings = settings().unwrap_or_default();

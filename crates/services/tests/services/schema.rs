@@ -208,3 +208,33 @@ fn schedules_that_the_definition_takes_are_cron_expressions() {
         assert!(!pattern.is_match(schedule), "{schedule}");
     }
 }
+
+/// The schema of a field below a rule's `self`; nothing where there is none.
+fn field<'a>(schema: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(schema, |schema, name| schema["properties"].get(name))
+}
+
+#[test]
+fn rules_read_only_fields_that_there_are() {
+    // An API server refuses a definition with a rule that reads another field.
+    let paths = Regex::new(r"(?:self|oldSelf)((?:\.[a-zA-Z]+)+)(\(?)").unwrap();
+    let mut checked = 0;
+    for definition in definitions() {
+        parts("", root(&definition), &mut |place, schema| {
+            for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+                for found in paths.captures_iter(rule["rule"].as_str().unwrap()) {
+                    let mut path = found[1].trim_start_matches('.');
+                    if &found[2] == "(" {
+                        // The last name is that of a function.
+                        path = path.rsplit_once('.').map_or("", |(fields, _)| fields);
+                    }
+                    let known =
+                        path.is_empty() || path.starts_with("metadata") || field(schema, path).is_some();
+                    assert!(known, "{place}: {path} in {rule}");
+                    checked += 1;
+                }
+            }
+        });
+    }
+    assert!(checked > 100, "{checked}");
+}
