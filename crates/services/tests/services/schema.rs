@@ -217,7 +217,7 @@ fn field<'a>(schema: &'a Value, path: &str) -> Option<&'a Value> {
 #[test]
 fn rules_read_only_fields_that_there_are() {
     // An API server refuses a definition with a rule that reads another field.
-    let paths = Regex::new(r"(?:self|oldSelf)((?:\.[a-zA-Z]+)+)(\(?)").unwrap();
+    let paths = Regex::new(r"(?:self|oldSelf)((?:\.[a-zA-Z0-9]+)+)(\(?)").unwrap();
     let mut checked = 0;
     for definition in definitions() {
         parts("", root(&definition), &mut |place, schema| {
