@@ -47,7 +47,10 @@ impl Engine {
         }
         self.gather_readiness(key, needs, &mut gathered).await?;
         for name in &needs.addresses {
-            let service = self.ports.cluster.get(SERVICE, &key.namespace, name).await?;
+            let mut words = name.split('.');
+            let service = words.next().unwrap_or_default();
+            let namespace = words.next().unwrap_or(&key.namespace);
+            let service = self.ports.cluster.get(SERVICE, namespace, service).await?;
             let address =
                 service.as_ref().and_then(|service| service.data.pointer("/spec/clusterIP")?.as_str());
             // Headless Services have none.

@@ -22,7 +22,7 @@ pub struct Needs {
     pub after: Vec<Dependency>,
     /// Objects that some workloads wait for and others do not.
     pub later: Vec<Reference>,
-    /// Services of the object's namespace whose addresses others must know as numbers.
+    /// Services whose addresses others must know as numbers: by name, or by name and namespace with a dot between.
     pub addresses: Vec<String>,
     /// Kinds of objects in the same namespace that somebody else writes to say something of this object.
     pub peers: Vec<Kind>,

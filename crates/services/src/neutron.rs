@@ -83,7 +83,7 @@ impl Part for Service {
     fn needs(object: &Neutron) -> Needs {
         let template = &object.spec.template;
         match template.mechanism.unwrap_or_default() {
-            Mechanism::Ovn => Needs::default(),
+            Mechanism::Ovn => Needs { addresses: by_ovn::hosts(template), ..Needs::default() },
             Mechanism::Ovs => Needs::default().nodes(&by_agents::scheduling(&by_agents::settings(template))),
         }
     }

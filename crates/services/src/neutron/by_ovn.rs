@@ -33,7 +33,14 @@ pub(super) fn network<'a>(context: &Context<'a, Neutron>) -> Result<Cow<'a, Netw
                       sbConnection";
         return given.map(Cow::Borrowed).ok_or_else(|| Invalid::new("spec.ovn", reason));
     };
-    let addresses = |text: &String| text.split(',').map(str::to_owned).collect();
+    // Clients of OVN look up no names of Services, so that they are given numbers where the cluster knows them.
+    let addresses = |text: &String| {
+        let address = |address: &str| match context.inputs.addresses.get(host(address)) {
+            Some(number) => address.replace(host(address), number),
+            None => address.to_owned(),
+        };
+        text.split(',').map(address).collect()
+    };
     let mut network = given.cloned().unwrap_or_else(|| NetworkServer {
         northbound: Vec::new(),
         southbound: Vec::new(),
@@ -45,6 +52,19 @@ pub(super) fn network<'a>(context: &Context<'a, Neutron>) -> Result<Cow<'a, Netw
     network.northbound = addresses(northbound);
     network.southbound = addresses(southbound);
     Ok(Cow::Owned(network))
+}
+
+/// The host of an address such as `tcp:ovn-nb.ovn-system:6641`.
+fn host(address: &str) -> &str {
+    address.split(':').nth(1).unwrap_or_default()
+}
+
+/// Hosts of the databases that a Neutron names itself. Those with a dot may be Services.
+pub(super) fn hosts(template: &NeutronTemplate) -> Vec<String> {
+    let OvnReference { nb_connection, sb_connection, .. } = &template.ovn;
+    let connections = nb_connection.iter().chain(sb_connection).flat_map(|text| text.split(','));
+    let named = connections.map(host).filter(|host| host.contains(|c: char| c.is_ascii_alphabetic()));
+    named.map(str::to_owned).collect()
 }
 
 /// Nobody asks by RPC: nodes learn of networks from the southbound database.
