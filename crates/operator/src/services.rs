@@ -96,7 +96,8 @@ fn collect(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
             let image = fields.get("image").and_then(Value::as_str);
-            let name = image.and_then(|image| image.strip_prefix(REGISTRY)?.strip_prefix('/')?.split(':').next());
+            let name =
+                image.and_then(|image| image.strip_prefix(REGISTRY)?.strip_prefix('/')?.split(':').next());
             found.extend(name.map(ToOwned::to_owned));
             fields.values().for_each(|value| collect(value, found));
         }

@@ -60,7 +60,8 @@ pub fn of_kind(kind: &str) -> Option<&'static dyn AnyService> {
 /// Fields of the parts that a cloud can be without and still issue tokens.
 pub fn beyond_identity() -> impl Iterator<Item = &'static str> {
     let identity = || PARTS.iter().filter(|part| part.stage() == Stage::Identity);
-    let needed: Vec<Kind> = identity().flat_map(|part| [vec![part.kind()], part.sources()].concat()).collect();
+    let needed: Vec<Kind> =
+        identity().flat_map(|part| [vec![part.kind()], part.sources()].concat()).collect();
     PARTS.iter().filter(move |part| !needed.contains(&part.kind())).map(|part| part.field())
 }
 

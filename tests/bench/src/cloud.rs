@@ -19,6 +19,7 @@ use openstack_operator_smoke::pod::{at_home, container};
 use openstack_operator_smoke::wait::{POD_START, await_condition, await_deletion, eventually};
 use serde_json::{Value, json};
 
+use crate::OperatorArguments;
 use crate::bare::{self, Order};
 use crate::claims::CLIENT;
 use crate::cluster::{
@@ -28,7 +29,6 @@ use crate::installed::{self, Installed};
 use crate::metrics::Metrics;
 use crate::planned::{Surroundings, plan_cloud};
 use crate::table::{Table, mebibytes, median, seconds};
-use crate::OperatorArguments;
 
 const IMAGES: &str = "bench-images";
 const CLOUD_START: Duration = Duration::from_mins(15);

@@ -15,6 +15,7 @@ use openstack_operator_smoke::notice;
 use serde_json::json;
 use tokio::time::sleep;
 
+use crate::OperatorArguments;
 use crate::cluster::{
     PREFIX, api, connect, fetch_metrics, is_ours, make_namespace, our_metadata, our_namespaces,
     refuse_company, remove_namespace,
@@ -23,7 +24,6 @@ use crate::installed::{self, Installed, install_definitions};
 use crate::metrics::Metrics;
 use crate::process::Process;
 use crate::table::{Table, mebibytes, seconds};
-use crate::OperatorArguments;
 
 /// The namespace of the operator's Lease.
 const LEASE_NAMESPACE: &str = "bench-lease";
