@@ -20,6 +20,7 @@ pub(crate) struct Cloud<'a> {
 }
 
 const MINIMAL: &str = include_str!("../../../../samples/minimal.yaml");
+const HIGHLY_AVAILABLE: &str = include_str!("../../../../samples/ha.yaml");
 const WITHOUT_OVN: &str = include_str!("../../../../samples/ovs.yaml");
 
 /// Pods that do not end by themselves, by their labels.
@@ -40,6 +41,11 @@ impl<'a> Cloud<'a> {
     /// A whole cloud whose networks are made by Neutron's own agents.
     pub(crate) fn without_ovn(sandbox: &'a Sandbox, name: &'static str) -> Self {
         Self { sandbox, name, sample: WITHOUT_OVN, whole: true }
+    }
+
+    /// A whole cloud that survives the loss of a node.
+    pub(crate) fn highly_available(sandbox: &'a Sandbox, name: &'static str) -> Self {
+        Self { sandbox, name, sample: HIGHLY_AVAILABLE, whole: true }
     }
 
     /// Name of one of the cloud's parts, e.g. `cloud-keystone`.
