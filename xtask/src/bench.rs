@@ -93,7 +93,7 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<()
         document.require_places(parts.iter().map(|part| part.name()))?;
     }
     let builder = Builder::new(directories);
-    let settings = prepare(directories, &builder, &parts)?;
+    let settings = prepare(directories, &builder, &parts, &sample)?;
     for part in parts {
         let mut command = measuring(directories);
         command.args(part.command());
@@ -132,7 +132,12 @@ fn sample(directories: &Directories, given: Option<&Path>, parts: &[Part]) -> Re
 }
 
 /// Builds what measures and, where a part needs it, brings up the cluster with the images of a cloud.
-fn prepare(directories: &Directories, builder: &Builder, parts: &[Part]) -> Result<Option<Settings>> {
+fn prepare(
+    directories: &Directories,
+    builder: &Builder,
+    parts: &[Part],
+    sample: &Path,
+) -> Result<Option<Settings>> {
     if !parts.iter().any(|part| part.needs_cluster()) {
         // Nothing of the cluster is touched: no lock is needed, and cargo builds on the way to running. A step
         // without the lock would be taken for a leftover and ended by the next run that holds it.
@@ -144,7 +149,9 @@ fn prepare(directories: &Directories, builder: &Builder, parts: &[Part]) -> Resu
     let settings = cluster::prepare(directories, &cluster::Up::at_least(directories, 1)?)?;
     let mut graph = Graph::default();
     cluster::add_steps(&mut graph, directories, &settings, builder)?;
-    builder.add_steps(&mut graph, &cloud::IMAGES)?;
+    let images = cloud::images(directories, &[sample.to_owned()])?;
+    let images: Vec<&str> = images.iter().map(String::as_str).collect();
+    builder.add_steps(&mut graph, &images)?;
     graph.add("build benchmarks", Weight::Heavy, &[], |log| {
         log.run(cargo(directories).arg("build").args(PROGRAM)).map(|()| String::new())
     });

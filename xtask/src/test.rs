@@ -92,10 +92,10 @@ impl Layer {
     }
 
     /// The images that the layer runs.
-    fn images(self, builder: &Builder) -> Result<Vec<String>> {
+    fn images(self, directories: &Directories, builder: &Builder) -> Result<Vec<String>> {
         match self {
             Self::Smoke => builder.all_names(),
-            Self::EndToEnd => Ok(cloud::IMAGES.map(ToOwned::to_owned).to_vec()),
+            Self::EndToEnd => cloud::images(directories, &cloud::samples(directories)?),
             _ => Ok(Vec::new()),
         }
     }
@@ -184,7 +184,7 @@ fn run_layers(
     if let Some(settings) = &settings {
         cluster::add_steps(&mut graph, directories, settings, &builder)?;
         for layer in layers {
-            let names = layer.images(&builder)?;
+            let names = layer.images(directories, &builder)?;
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             builder.add_steps(&mut graph, &names)?;
         }

@@ -20,6 +20,7 @@ mod refusal;
 mod rights;
 mod run;
 mod schema;
+mod services;
 mod site;
 mod telemetry;
 mod tree;

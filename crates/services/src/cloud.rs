@@ -122,6 +122,8 @@ pub trait AnyPart: AnyService {
     fn components(&self) -> Vec<&'static str>;
     /// Kinds of parts that the part cannot be without, each with the setting of a cloud that stands in for it.
     fn requirements(&self) -> Vec<requirement::Requirement>;
+    /// Kinds of parts that the part uses where a cloud has them.
+    fn sources(&self) -> Vec<Kind>;
     /// The part's spec, from its block and what the cloud says.
     fn settle(&self, block: &Value, cloud: &Cloud<'_>) -> Result<Settled, Invalid>;
 }
@@ -176,6 +178,10 @@ impl<P: Part> AnyPart for Entry<Deployed<P>> {
 
     fn requirements(&self) -> Vec<requirement::Requirement> {
         requirement::requirements(P::Template::declaration().takes())
+    }
+
+    fn sources(&self) -> Vec<Kind> {
+        requirement::sources(P::Template::declaration().takes())
     }
 
     fn settle(&self, block: &Value, cloud: &Cloud<'_>) -> Result<Settled, Invalid> {

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::service::{AnyService, Entry};
+use openstack_operator_model::status::Stage;
 
 use cloud::{AnyPart, Deployed};
 
@@ -54,6 +55,14 @@ pub static ALL: LazyLock<Vec<&'static dyn AnyService>> = LazyLock::new(|| {
 /// The service whose objects are of this kind.
 pub fn of_kind(kind: &str) -> Option<&'static dyn AnyService> {
     ALL.iter().copied().find(|service| service.kind().kind == kind)
+}
+
+/// Fields of the parts that a cloud can be without and still issue tokens.
+pub fn beyond_identity() -> impl Iterator<Item = &'static str> {
+    let identity = || PARTS.iter().filter(|part| part.stage() == Stage::Identity);
+    let needed: Vec<Kind> =
+        identity().flat_map(|part| [vec![part.kind()], part.sources()].concat()).collect();
+    PARTS.iter().filter(move |part| !needed.contains(&part.kind())).map(|part| part.field())
 }
 
 /// Kinds of all services.

@@ -19,6 +19,7 @@ use openstack_operator_smoke::pod::{at_home, container};
 use openstack_operator_smoke::wait::{POD_START, await_condition, await_deletion, eventually};
 use serde_json::{Value, json};
 
+use crate::OperatorArguments;
 use crate::bare::{self, Order};
 use crate::claims::CLIENT;
 use crate::cluster::{
@@ -28,7 +29,6 @@ use crate::installed::{self, Installed};
 use crate::metrics::Metrics;
 use crate::planned::{Surroundings, plan_cloud};
 use crate::table::{Table, mebibytes, median, seconds};
-use crate::{FURTHER_SERVICES, OperatorArguments};
 
 const IMAGES: &str = "bench-images";
 const CLOUD_START: Duration = Duration::from_mins(15);
@@ -78,7 +78,7 @@ pub(crate) async fn measure(arguments: &Arguments) -> Result<String> {
     let text = std::fs::read_to_string(&arguments.sample)
         .with_context(|| format!("failed to read {}", arguments.sample.display()))?;
     let mut sample: Value = serde_saphyr::from_str(&text).context("the sample is no YAML")?;
-    for service in FURTHER_SERVICES.iter().filter(|_| !arguments.whole) {
+    for service in openstack_operator_services::beyond_identity().filter(|_| !arguments.whole) {
         sample["spec"][service]["enabled"] = Value::Bool(false);
     }
     let sample: DynamicObject = serde_json::from_value(sample).context("the sample is no object")?;

@@ -15,6 +15,7 @@ use openstack_operator_smoke::notice;
 use serde_json::json;
 use tokio::time::sleep;
 
+use crate::OperatorArguments;
 use crate::cluster::{
     PREFIX, api, connect, fetch_metrics, is_ours, make_namespace, our_metadata, our_namespaces,
     refuse_company, remove_namespace,
@@ -23,7 +24,6 @@ use crate::installed::{self, Installed, install_definitions};
 use crate::metrics::Metrics;
 use crate::process::Process;
 use crate::table::{Table, mebibytes, seconds};
-use crate::{FURTHER_SERVICES, OperatorArguments};
 
 /// The namespace of the operator's Lease.
 const LEASE_NAMESPACE: &str = "bench-lease";
@@ -261,11 +261,10 @@ fn namespace(index: u32) -> String {
 
 async fn create(client: &Client, index: u32) -> Result<()> {
     // No node has it, so that pods wait for one and never run.
-    let nowhere = json!({ "nodeSelector": { "openstack.k8s.io/bench": "nowhere" } });
+    let nowhere = json!({ "name": "control", "nodeSelector": { "openstack.k8s.io/bench": "nowhere" } });
     let name = format!("cloud-{index}");
-    let mut spec =
-        json!({ "mariadb": nowhere, "rabbitmq": nowhere, "memcached": nowhere, "keystone": nowhere });
-    for service in FURTHER_SERVICES {
+    let mut spec = json!({ "topologies": [nowhere] });
+    for service in openstack_operator_services::beyond_identity() {
         spec[service] = json!({ "enabled": false });
     }
     let object: DynamicObject = serde_json::from_value(json!({

@@ -21,9 +21,6 @@ use clap::{Args, Parser, Subcommand};
 use openstack_operator_model::image::{Family, ImageDefaults, Release};
 use openstack_operator_model::service::Site;
 
-/// Services that a cloud does not need to give tokens.
-pub(crate) const FURTHER_SERVICES: [&str; 6] = ["glance", "placement", "ovn", "neutron", "nova", "compute"];
-
 #[derive(Parser)]
 #[command(about = "Measures the operator; run it through cargo xtask bench")]
 struct Arguments {

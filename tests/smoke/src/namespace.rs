@@ -62,6 +62,16 @@ impl Sandbox {
         self.api().create(&PostParams::default(), object).await.with_context(failure)
     }
 
+    /// Runs a part of a test in a further namespace, beside the one that the test has.
+    pub async fn with_second_namespace(
+        &self,
+        topic: &str,
+        security: PodSecurity,
+        test: impl AsyncFnOnce(&Self) -> Result<()>,
+    ) -> Result<()> {
+        run(topic, security, test).await
+    }
+
     pub fn image(&self, name: &str) -> Result<String> {
         self.environment.image(name)
     }

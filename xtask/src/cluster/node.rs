@@ -37,6 +37,9 @@ const PACKAGES: [&str; 14] = [
 /// Directories of a node that containers mount over: an overlay cannot lie on an overlay.
 pub(crate) const REAL_DIRECTORIES: [&str; 3] = ["var/lib/containerd", "var/lib/kubelet", "var/lib/volumes"];
 
+/// Where every node has the volumes that several nodes have at once.
+pub(crate) const SHARED_VOLUMES: &str = "var/lib/shared-volumes";
+
 fn file_system_key() -> Key {
     PACKAGES.iter().fold(Key::default().text("trixie"), |key, package| key.text(package))
 }
@@ -80,6 +83,9 @@ pub(crate) fn power_on(
         fs::create_dir_all(place.join(directory))
             .with_context(|| format!("failed to create a directory of {}", node.name))?;
     }
+    let shared_volumes = directories.cluster().join("shared-volumes");
+    fs::create_dir_all(&shared_volumes)
+        .with_context(|| format!("failed to create {}", shared_volumes.display()))?;
     // Not the path: a rebuild may have put another program there since this one started.
     let mut command = Command::new("/proc/self/exe");
     command
@@ -92,6 +98,8 @@ pub(crate) fn power_on(
         .arg(&place)
         .arg("--file-system")
         .arg(file_system(directories))
+        .arg("--shared-volumes")
+        .arg(shared_volumes)
         .arg("--kubernetes")
         .arg(Program::Kubernetes.place(directories)?)
         .arg("--containerd")
@@ -127,8 +135,8 @@ fn write_files(place: &Path, files: &[(PathBuf, String)]) -> Result<()> {
         fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))?;
     }
     // Where the node mounts something, there must be a directory to mount it on.
-    for directory in REAL_DIRECTORIES.into_iter().chain(["opt/kubernetes", "opt/containerd", "var/log/node"])
-    {
+    let mounted = ["opt/kubernetes", "opt/containerd", "var/log/node", SHARED_VOLUMES];
+    for directory in REAL_DIRECTORIES.into_iter().chain(mounted) {
         fs::create_dir_all(place.join(directory))?;
     }
     Ok(())

@@ -17,7 +17,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, pivot_root, sethostname};
 
-use super::node::REAL_DIRECTORIES;
+use super::node::{REAL_DIRECTORIES, SHARED_VOLUMES};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -31,6 +31,9 @@ pub(crate) struct Arguments {
     /// The read-only file system that all nodes share.
     #[arg(long)]
     file_system: PathBuf,
+    /// The directory that all nodes share for volumes that several nodes have at once.
+    #[arg(long)]
+    shared_volumes: PathBuf,
     #[arg(long)]
     kubernetes: PathBuf,
     #[arg(long)]
@@ -83,6 +86,7 @@ fn mount_file_system(arguments: &Arguments) -> Result<()> {
     for directory in REAL_DIRECTORIES {
         bind(&place.join(directory), &root.join(directory))?;
     }
+    bind(&arguments.shared_volumes, &root.join(SHARED_VOLUMES))?;
     for directory in ["run", "tmp"] {
         fresh(&root.join(directory), "tmpfs")?;
     }

@@ -36,15 +36,12 @@ pub(crate) fn engine(world: &World) -> Engine {
     Engine::new(&SERVICES, site, world.ports())
 }
 
-/// Services that a cloud can be without and still give tokens.
-const FURTHER_SERVICES: [&str; 6] = ["glance", "placement", "ovn", "neutron", "nova", "compute"];
-
 /// An object of one of the operator's kinds, as a user writes it. Clouds give tokens and are nothing more, so that a
 /// fault can be tried at every single write.
 pub(crate) fn object(kind: Kind, name: &str, spec: &Value) -> Value {
     let mut spec = spec.clone();
     if kind == services::control_plane::KIND {
-        for service in FURTHER_SERVICES {
+        for service in services::beyond_identity() {
             spec[service]["enabled"] = json!(false);
         }
     }

@@ -1,7 +1,8 @@
 //! A whole cloud: what waits for what, and what does not.
 
 use openstack_operator_model::kind::{CONFIG_MAP, DAEMON_SET, DEPLOYMENT, JOB, SERVICE};
-use openstack_operator_services::{compute, control_plane, glance, keystone, neutron, ovn, placement};
+use openstack_operator_services::cloud::Presence;
+use openstack_operator_services::{PARTS, compute, control_plane, glance, keystone, neutron, ovn, placement};
 use openstack_operator_testkit::World;
 use serde_json::{Value, json};
 
@@ -28,9 +29,14 @@ async fn a_whole_cloud_becomes_ready_and_rests() {
     converge(&world, &running).await;
     assert_eq!(writes(&world), [""; 0]);
     let identity = world.identity.state("http://cloud-keystone.openstack.svc:5000/v3");
-    for service in ["identity", "image", "placement", "network", "compute"] {
-        assert!(identity.services.contains_key(service), "{service} is not in the catalog");
+    let mut registered = 1; // Keystone itself.
+    for part in PARTS.iter().filter(|part| part.presence() == Presence::ByDefault) {
+        let name = format!("cloud-{}", part.field());
+        assert!(is_ready(&world, part.kind(), &name), "{name}");
+        let conditions = get(&world, part.kind(), &name)["status"]["conditions"].to_string();
+        registered += usize::from(conditions.contains(r#""type":"Registered""#));
     }
+    assert_eq!(identity.services.len(), registered, "{:?}", identity.services.keys());
 }
 
 #[tokio::test]

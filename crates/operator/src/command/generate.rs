@@ -10,6 +10,7 @@ use clap::Args;
 use snafu::{ResultExt, Snafu};
 
 use crate::deploy::{self, HEADER};
+use crate::input::Problems;
 use crate::output;
 
 /// Write the definitions, rights, kustomization and chart of the operator into a directory.
@@ -29,6 +30,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Snafu)]
 pub(crate) enum Error {
+    #[snafu(display("failed to plan a cloud with every service: {source}"))]
+    Plan { source: Problems },
     #[snafu(display("failed to read {}", path.display()))]
     Read { path: PathBuf, source: std::io::Error },
     #[snafu(display("failed to write {}", path.display()))]
@@ -40,7 +43,7 @@ pub(crate) enum Error {
 pub(crate) fn generate(arguments: &Arguments) -> Result<ExitCode, Error> {
     let directory = &arguments.directory;
     let mut wrong = Vec::new();
-    let files = deploy::files();
+    let files = deploy::files().context(PlanSnafu)?;
     for (path, text) in &files {
         let path = directory.join(path);
         if read(&path)?.as_deref() == Some(text) {

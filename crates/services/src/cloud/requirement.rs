@@ -7,7 +7,7 @@ use openstack_operator_model::kind::Kind;
 
 use super::{AnyPart, Presence, validation};
 use crate::takes::{Needed, Take};
-use crate::{keystone, mariadb, rabbitmq};
+use crate::{keystone, mariadb, memcached, rabbitmq};
 
 /// A part that another one needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,19 @@ pub(super) fn requirements(takes: Vec<Take<'_>>) -> Vec<Requirement> {
         _ => None,
     };
     takes.into_iter().filter_map(required).collect()
+}
+
+/// Kinds of all parts that something is taken from, needed or not.
+pub(super) fn sources(takes: Vec<Take<'_>>) -> Vec<Kind> {
+    let source = |take: Take<'_>| match take {
+        Take::Database { .. } => Some(mariadb::KIND),
+        Take::Messaging { .. } => Some(rabbitmq::KIND),
+        Take::Cache(_) => Some(memcached::KIND),
+        Take::Identity(_) => Some(keystone::KIND),
+        Take::Service { kind, .. } => Some(kind),
+        _ => None,
+    };
+    takes.into_iter().filter_map(source).collect()
 }
 
 /// One rule for each part that others need.

@@ -42,7 +42,7 @@ pub(crate) async fn changes_as_planned(
     // Another name of the same image is another image to everybody but its author.
     let reference = sandbox.image("keystone")?;
     let tag = reference.rsplit_once(':').context("an image without a tag")?.1;
-    wanted["keystone"]["image"] = json!({ "tag": tag });
+    wanted["components"] = json!([{ "service": "keystone", "image": { "tag": tag } }]);
     let text = plan.announces(&wanted).await?;
     for task in ["db-expand", "db-migrate", "db-contract"] {
         ensure!(text.contains(&format!("{keystone}-{task}")), "the plan does not announce {task}: {text}");

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::GroupVersionKind;
+use openstack_operator_services::beyond_identity;
 use openstack_operator_smoke::Sandbox;
 use openstack_operator_smoke::wait::await_condition;
 use serde_json::{Value, json};
@@ -19,14 +20,12 @@ pub(crate) struct Cloud<'a> {
 }
 
 const MINIMAL: &str = include_str!("../../../../samples/minimal.yaml");
+const HIGHLY_AVAILABLE: &str = include_str!("../../../../samples/ha.yaml");
 const WITHOUT_OVN: &str = include_str!("../../../../samples/ovs.yaml");
 
 /// Pods that do not end by themselves, by their labels.
 pub(crate) const LASTING_PODS: &str =
     "app.kubernetes.io/managed-by=openstack-operator,!batch.kubernetes.io/job-name";
-
-/// Services that a cloud does not need to give tokens.
-const FURTHER_SERVICES: [&str; 6] = ["glance", "placement", "ovn", "neutron", "nova", "compute"];
 
 impl<'a> Cloud<'a> {
     /// A cloud of the sample that gives tokens, and nothing more.
@@ -42,6 +41,11 @@ impl<'a> Cloud<'a> {
     /// A whole cloud whose networks are made by Neutron's own agents.
     pub(crate) fn without_ovn(sandbox: &'a Sandbox, name: &'static str) -> Self {
         Self { sandbox, name, sample: WITHOUT_OVN, whole: true }
+    }
+
+    /// A whole cloud that survives the loss of a node.
+    pub(crate) fn highly_available(sandbox: &'a Sandbox, name: &'static str) -> Self {
+        Self { sandbox, name, sample: HIGHLY_AVAILABLE, whole: true }
     }
 
     /// Name of one of the cloud's parts, e.g. `cloud-keystone`.
@@ -71,7 +75,7 @@ impl<'a> Cloud<'a> {
         object["metadata"]["namespace"] = json!(self.sandbox.namespace);
         object["spec"]["publicDomain"] = json!(self.hostname());
         object["spec"]["keystone"] = json!({ "publicHostname": self.hostname() });
-        for service in FURTHER_SERVICES.iter().filter(|_| !self.whole) {
+        for service in beyond_identity().filter(|_| !self.whole) {
             object["spec"][service]["enabled"] = json!(false);
         }
         merge(&mut object["spec"], changes);

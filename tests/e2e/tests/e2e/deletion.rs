@@ -19,6 +19,8 @@ const END: Duration = Duration::from_mins(4);
 pub(crate) const IDENTITY_VOLUMES: usize = 2;
 pub(crate) const WITHOUT_OVN_VOLUMES: usize = 3;
 pub(crate) const WHOLE_VOLUMES: usize = 5;
+/// Three each of the database, the bus and both of the networks' databases, and the one of the images.
+pub(crate) const AVAILABLE_VOLUMES: usize = 13;
 const MANAGED: &str = "app.kubernetes.io/managed-by=openstack-operator";
 
 /// Takes Keystone away in a way that the operator does not mend.

@@ -1,9 +1,11 @@
 //! Checks on a real node that a cloud comes up, serves, heals, changes as it was planned, and goes.
 
+mod availability;
 mod changes;
 mod client;
 mod cloud;
 mod deletion;
+mod existing;
 mod group;
 mod healing;
 mod leaving;
@@ -11,6 +13,7 @@ mod nodes;
 mod operator;
 mod rotation;
 mod servers;
+mod snapshots;
 
 use std::env;
 use std::time::Duration;
@@ -45,8 +48,10 @@ async fn a_cloud_serves_heals_changes_and_goes() -> Result<()> {
         notice("the cloud heals; now changing it");
         changes::changes_as_planned(sandbox, &operator, &cloud).await?;
         rotation::rotates(sandbox, &cloud, &client).await?;
+        notice("the cloud changes as planned; now running services of another namespace on it");
+        existing::serves_another_namespace(sandbox, &cloud, &client).await?;
         operator.rests(sandbox, &client).await?;
-        notice("the cloud changes as planned; now deleting it");
+        notice("services of another namespace came and went; now deleting the cloud");
         deletion::goes(sandbox, &cloud, deletion::IDENTITY_VOLUMES).await
     })
     .await
@@ -64,11 +69,7 @@ async fn a_cloud_runs_servers_that_outlive_its_pods() -> Result<()> {
         let cloud = Cloud::whole(sandbox, "whole");
         let nodes = Nodes::new(sandbox);
         let [one, other] = nodes.take().await?;
-        let changes = json!({
-            "ovn": { "controller": { "nodeSelector": nodes.selector() } },
-            "compute": { "nodeSelector": nodes.selector() },
-        });
-        cloud.apply(&changes).await?;
+        cloud.apply(&nodes.topologies()).await?;
         cloud.ready(CLOUD_START).await?;
         let guest = env::var("E2E_GUEST_IMAGE").context("E2E_GUEST_IMAGE is not set")?;
         let client = Client::start(sandbox, &operator, &cloud, Some(guest)).await?;
@@ -78,6 +79,8 @@ async fn a_cloud_runs_servers_that_outlive_its_pods() -> Result<()> {
         let first = servers.create("first", &one).await?;
         servers.is_whole(&first).await?;
         servers.ends_by_itself(&first).await?;
+        servers.starts_from_a_snapshot(&first, &one).await?;
+        notice("an instance started from a snapshot; now making one on another node");
         let second = servers.create("second", &other).await?;
         servers.reaches(&first, &second).await?;
         servers.outlives_a_move(&first, &other).await?;
@@ -115,11 +118,7 @@ async fn a_cloud_without_ovn_runs_servers() -> Result<()> {
         let cloud = Cloud::without_ovn(sandbox, "agents");
         let nodes = Nodes::new(sandbox);
         let [one, other] = nodes.take().await?;
-        let changes = json!({
-            "neutron": { "ovs": { "nodeSelector": nodes.selector() } },
-            "compute": { "nodeSelector": nodes.selector() },
-        });
-        cloud.apply(&changes).await?;
+        cloud.apply(&nodes.topologies()).await?;
         cloud.ready(CLOUD_START).await?;
         let guest = env::var("E2E_GUEST_IMAGE").context("E2E_GUEST_IMAGE is not set")?;
         let client = Client::start(sandbox, &operator, &cloud, Some(guest)).await?;
@@ -138,6 +137,27 @@ async fn a_cloud_without_ovn_runs_servers() -> Result<()> {
         servers.left_nothing().await?;
         deletion::goes(sandbox, &cloud, deletion::WITHOUT_OVN_VOLUMES).await?;
         nodes.release(&one).await
+    })
+    .await
+}
+
+#[tokio::test]
+#[ignore = "it runs two or three pods of everything: cargo xtask test --only e2e --long"]
+async fn a_highly_available_cloud_has_pods_to_spare() -> Result<()> {
+    with_cluster_alone("available", PodSecurity::Privileged, async |sandbox| {
+        if sandbox.environment.provider_range.is_none() {
+            notice("skipped: the sample's interfaces are those of the local cluster");
+            return Ok(());
+        }
+        availability::has_enough_nodes(sandbox).await?;
+        let operator = Operator::install(sandbox).await?;
+        let cloud = Cloud::highly_available(sandbox, "available");
+        cloud.apply(&json!({ "publicScheme": "http" })).await?;
+        cloud.ready(2 * CLOUD_START).await?;
+        availability::has_pods_to_spare(sandbox).await?;
+        let client = Client::start(sandbox, &operator, &cloud, None).await?;
+        client.uses_the_cloud().await?;
+        deletion::goes(sandbox, &cloud, deletion::AVAILABLE_VOLUMES).await
     })
     .await
 }

@@ -20,9 +20,10 @@ impl<'a> Nodes<'a> {
         Self { sandbox, api: Api::all(sandbox.client.clone()) }
     }
 
-    /// Labels that choose the test's nodes.
-    pub(crate) fn selector(&self) -> Value {
-        json!({ LABEL: self.sandbox.namespace })
+    /// Settings of a cloud whose virtual networks and instances are on the test's nodes.
+    pub(crate) fn topologies(&self) -> Value {
+        let selector = json!({ LABEL: self.sandbox.namespace });
+        json!({ "topologies": [{ "name": "compute", "nodeSelector": selector }] })
     }
 
     /// Takes as many nodes as asked for, in the order of their names.

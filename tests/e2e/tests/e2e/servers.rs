@@ -52,13 +52,13 @@ pub(crate) const PODS: [&str; 12] = [
 pub(crate) struct Servers<'a> {
     sandbox: &'a Sandbox,
     cloud: &'a Cloud<'a>,
-    client: &'a Client<'a>,
+    pub(crate) client: &'a Client<'a>,
     key: TempDir,
 }
 
 /// A server with a floating address.
 pub(crate) struct Server {
-    name: &'static str,
+    pub(crate) name: &'static str,
     address: String,
 }
 
@@ -103,9 +103,14 @@ impl<'a> Servers<'a> {
     /// Makes a server on a node, and waits until it can be used by its floating address. Services that have just lost
     /// their database or bus may fail a server once; they must take another one in time.
     pub(crate) async fn create(&self, name: &'static str, node: &str) -> Result<Server> {
+        self.create_from("guest", name, node).await
+    }
+
+    /// The same from any image.
+    pub(crate) async fn create_from(&self, image: &str, name: &'static str, node: &str) -> Result<Server> {
         let script = format!(
             "set -e; if openstack server show {name} >/dev/null 2>&1; then openstack server delete --wait {name}; fi\n\
-             timeout 180 openstack --os-compute-api-version 2.74 server create --image guest --flavor small \
+             timeout 180 openstack --os-compute-api-version 2.74 server create --image {image} --flavor small \
                --network private --key-name key --security-group servers --host {node} --wait {name} >&2"
         );
         let create =
@@ -193,6 +198,12 @@ impl<'a> Servers<'a> {
             Ok(())
         })
         .await?;
+        self.holds(server, word).await
+    }
+
+    /// Finds on a server's disk what was written to it.
+    pub(crate) async fn holds(&self, server: &Server, word: &str) -> Result<()> {
+        let name = server.name;
         let length = word.len();
         let command = format!("dd if={DISK} bs=1M skip=900 count=1 2>/dev/null | head -c {length}");
         let found = self.run(server, &command).await?;
@@ -235,8 +246,8 @@ impl<'a> Servers<'a> {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// The console says that the server got its metadata; its screen has an address; and ping answers.
-    pub(crate) async fn is_whole(&self, server: &Server) -> Result<()> {
+    /// The console says that the server got its metadata and is ready.
+    pub(crate) async fn has_booted(&self, server: &Server) -> Result<()> {
         let name = server.name;
         eventually("the console to say that the server is ready", SERVER_START, async || {
             let log = self.client.shell(&format!("openstack console log show {name}")).await?;
@@ -245,7 +256,13 @@ impl<'a> Servers<'a> {
             }
             Ok(())
         })
-        .await?;
+        .await
+    }
+
+    /// It has booted; its screen has an address; and ping answers.
+    pub(crate) async fn is_whole(&self, server: &Server) -> Result<()> {
+        self.has_booted(server).await?;
+        let name = server.name;
         let mut ping = Command::new("ping");
         ping.args(["-c", "3", "-W", "5", &server.address]);
         ensure!(ping.output().await?.status.success(), "{} does not answer ping", server.address);

@@ -1,12 +1,12 @@
-//! What a `StatefulSet` writes to its volume is there after its node lost power.
+//! Volumes: one keeps its data when its node loses power, and one is had by several nodes at once.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::{
-    PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod, PodTemplateSpec, VolumeMount,
-    VolumeResourceRequirements,
+    Node, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimVolumeSource, Pod, PodSpec,
+    PodTemplateSpec, Volume, VolumeMount, VolumeResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -15,8 +15,12 @@ use kube::{Api, ResourceExt};
 use openstack_operator_smoke::pod::{container, metadata, restricted};
 use openstack_operator_smoke::power::power_cycle;
 use openstack_operator_smoke::wait::{POD_START, await_condition, eventually, is_pod_finished, is_pod_ready};
-use openstack_operator_smoke::{Environment, PodSecurity, Sandbox, notice, with_cluster_alone};
+use openstack_operator_smoke::{
+    Environment, PodSecurity, Sandbox, notice, with_cluster_alone, with_namespace,
+};
 
+/// Label of a node with its own name.
+const HOSTNAME: &str = "kubernetes.io/hostname";
 const NODE_RETURN: Duration = Duration::from_mins(5);
 
 #[tokio::test]
@@ -48,14 +52,82 @@ async fn volume_survives_power_cycle_of_its_node() -> Result<()> {
     .await
 }
 
+#[tokio::test]
+async fn two_nodes_have_one_volume_at_once() -> Result<()> {
+    if !Environment::read()?.is_local() {
+        notice("skipped: a cluster need not have volumes that several nodes can have at once");
+        return Ok(());
+    }
+    with_namespace("shared", PodSecurity::Restricted, async |sandbox| {
+        let mut nodes: Vec<String> = Api::<Node>::all(sandbox.client.clone())
+            .list(&ListParams::default())
+            .await?
+            .items
+            .iter()
+            .filter_map(|node| node.labels().get(HOSTNAME).cloned())
+            .collect();
+        nodes.sort();
+        let [one, other, ..] = nodes.as_slice() else {
+            notice("skipped: there is one node only");
+            return Ok(());
+        };
+        sandbox.create(&claim("data", "ReadWriteMany")).await?;
+        for (name, node) in [("one", one), ("other", other)] {
+            let pod = sandbox.start(name, sharer(sandbox.image("base")?, node)).await?;
+            let found = pod.spec.and_then(|spec| spec.node_name);
+            ensure!(found.as_ref() == Some(node), "{name} runs on {found:?} and not on {node}");
+        }
+        for (writer, reader) in [("one", "other"), ("other", "one")] {
+            let word = format!("{}-{writer}", sandbox.namespace);
+            sandbox.shell(writer, "main", &format!("echo {word} > /data/{writer}")).await?;
+            let read = sandbox.shell(reader, "main", &format!("cat /data/{writer}")).await?;
+            ensure!(read.trim() == word, "{reader} reads {read:?} and not {word:?}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// A pod on a node that has the volume of claim `data`.
+fn sharer(image: String, node: &str) -> PodSpec {
+    let mut main = container("main", image, &["sleep", "infinity"]);
+    main.volume_mounts = Some(vec![data_mount()]);
+    let source = PersistentVolumeClaimVolumeSource { claim_name: "data".to_owned(), ..Default::default() };
+    PodSpec {
+        node_selector: Some([(HOSTNAME.to_owned(), node.to_owned())].into()),
+        volumes: Some(vec![Volume {
+            name: "data".to_owned(),
+            persistent_volume_claim: Some(source),
+            ..Volume::default()
+        }]),
+        ..restricted(main)
+    }
+}
+
+fn data_mount() -> VolumeMount {
+    VolumeMount { name: "data".to_owned(), mount_path: "/data".to_owned(), ..VolumeMount::default() }
+}
+
+/// No class is named: the cluster must have a default one.
+fn claim(name: &str, access_mode: &str) -> PersistentVolumeClaim {
+    let size = [("storage".to_owned(), Quantity("64Mi".to_owned()))];
+    PersistentVolumeClaim {
+        metadata: metadata(name),
+        spec: Some(PersistentVolumeClaimSpec {
+            access_modes: Some(vec![access_mode.to_owned()]),
+            resources: Some(VolumeResourceRequirements {
+                requests: Some(size.into()),
+                ..VolumeResourceRequirements::default()
+            }),
+            ..PersistentVolumeClaimSpec::default()
+        }),
+        ..PersistentVolumeClaim::default()
+    }
+}
+
 fn keeper(image: String) -> StatefulSet {
     let mut main = container("main", image, &["sleep", "infinity"]);
-    main.volume_mounts = Some(vec![VolumeMount {
-        name: "data".to_owned(),
-        mount_path: "/data".to_owned(),
-        ..VolumeMount::default()
-    }]);
-    let size = [("storage".to_owned(), Quantity("64Mi".to_owned()))];
+    main.volume_mounts = Some(vec![data_mount()]);
     StatefulSet {
         metadata: metadata("keeper"),
         spec: Some(StatefulSetSpec {
@@ -63,19 +135,7 @@ fn keeper(image: String) -> StatefulSet {
             service_name: Some("keeper".to_owned()),
             selector: LabelSelector { match_labels: metadata("keeper").labels, ..LabelSelector::default() },
             template: PodTemplateSpec { metadata: Some(metadata("keeper")), spec: Some(restricted(main)) },
-            // No class is named: the cluster must have a default one.
-            volume_claim_templates: Some(vec![PersistentVolumeClaim {
-                metadata: metadata("data"),
-                spec: Some(PersistentVolumeClaimSpec {
-                    access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
-                    resources: Some(VolumeResourceRequirements {
-                        requests: Some(size.into()),
-                        ..VolumeResourceRequirements::default()
-                    }),
-                    ..PersistentVolumeClaimSpec::default()
-                }),
-                ..PersistentVolumeClaim::default()
-            }]),
+            volume_claim_templates: Some(vec![claim("data", "ReadWriteOnce")]),
             ..StatefulSetSpec::default()
         }),
         ..StatefulSet::default()

@@ -1,0 +1,207 @@
+//! Services in a namespace of their own, on a database and a Keystone that are not theirs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, PostParams};
+use kube::core::GroupVersionKind;
+use openstack_operator_smoke::pod::metadata;
+use openstack_operator_smoke::wait::{await_condition, await_deletion, eventually};
+use openstack_operator_smoke::{PodSecurity, Sandbox};
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::cloud::{Cloud, is_ready};
+
+/// How long each service may take to become Ready, or to be gone.
+const STEP: Duration = Duration::from_mins(5);
+/// Region of the services, in the catalog of the cloud's Keystone.
+const REGION: &str = "Second";
+const GLANCE: &str = "second-glance";
+const PLACEMENT: &str = "second-placement";
+const DATABASE_SECRET: &str = "-database";
+const ADMINISTRATOR: &str = "keystone-administrator";
+const APPLICATION_CREDENTIAL: &str = "placement-application-credential";
+
+/// A user of project `service` and its application credential, as another team prepares them.
+const MAKE_APPLICATION_CREDENTIAL: &str = r#"python3 - <<'END'
+import json, secrets
+import openstack
+
+administrator = openstack.connect()
+password = secrets.token_hex(16)
+project = administrator.identity.find_project("service", ignore_missing=False)
+user = administrator.identity.create_user(
+    name="second-placement", password=password, default_project_id=project.id)
+for name in ("admin", "service"):
+    role = administrator.identity.find_role(name, ignore_missing=False)
+    administrator.identity.assign_project_role_to_user(project, user, role)
+own = openstack.connect(load_yaml_config=False, load_envvars=False, auth={
+    "auth_url": administrator.config.auth["auth_url"], "username": user.name, "password": password,
+    "project_name": "service", "user_domain_id": "default", "project_domain_id": "default"})
+credential = own.identity.create_application_credential(user, "second-placement")
+print(json.dumps({"application_credential_id": credential.id, "application_credential_secret": credential.secret}))
+END
+"#;
+
+/// Runs Glance and Placement beside a cloud, with its database server and its Keystone.
+pub(crate) async fn serves_another_namespace(
+    sandbox: &Sandbox,
+    cloud: &Cloud<'_>,
+    client: &Client<'_>,
+) -> Result<()> {
+    sandbox
+        .with_second_namespace("existing", PodSecurity::Restricted, async |second| {
+            let services = Services { sandbox, cloud, client, second };
+            services.prepare().await?;
+            let glance = services.create("Glance", "glances", GLANCE, &services.glance()).await?;
+            let placement =
+                services.create("Placement", "placements", PLACEMENT, &services.placement()).await?;
+            for (api, name) in [(&glance, GLANCE), (&placement, PLACEMENT)] {
+                await_condition(api, name, "to be Ready", STEP, is_ready).await?;
+            }
+            services.answer().await?;
+            for (api, name) in [(&placement, PLACEMENT), (&glance, GLANCE)] {
+                let uid = api.get(name).await?.metadata.uid;
+                api.delete(name, &DeleteParams::default()).await?;
+                await_deletion(api, name, uid.as_deref(), STEP).await.context("a finalizer hangs")?;
+            }
+            services.left_the_catalog().await
+        })
+        .await
+}
+
+struct Services<'a> {
+    /// Where the cloud is.
+    sandbox: &'a Sandbox,
+    cloud: &'a Cloud<'a>,
+    client: &'a Client<'a>,
+    /// Where the services are.
+    second: &'a Sandbox,
+}
+
+impl Services<'_> {
+    /// Does what is up to those who run the database and Keystone.
+    async fn prepare(&self) -> Result<()> {
+        for name in [GLANCE, PLACEMENT] {
+            let password = self.create_database(&database(name)).await?;
+            let host = self.host(&self.cloud.part("mariadb"));
+            let login = [("username", database(name)), ("password", password), ("host", host)];
+            self.create_secret(&format!("{name}{DATABASE_SECRET}"), login).await?;
+        }
+        let text = self.client.shell(MAKE_APPLICATION_CREDENTIAL).await?;
+        let credential: BTreeMap<String, String> =
+            serde_json::from_str(text.trim()).ok().context("no application credential was printed")?;
+        self.create_secret(APPLICATION_CREDENTIAL, credential).await?;
+        let name = self.cloud.part("keystone-admin");
+        let secret = self.sandbox.api::<Secret>().get(&name).await?;
+        let password = secret.data.and_then(|mut data| data.remove("password"));
+        let password = password.with_context(|| format!("Secret {name} has no password"))?.0;
+        let login = [("username", "admin".to_owned()), ("password", String::from_utf8(password)?)];
+        self.create_secret(ADMINISTRATOR, login).await
+    }
+
+    /// Makes a database and its user, and returns the user's password, which is made up on the server.
+    async fn create_database(&self, name: &str) -> Result<String> {
+        let script = format!(
+            "password=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')\n\
+             mariadb --defaults-file=/etc/openstack/mariadb.cnf <<SQL\n\
+             CREATE DATABASE {name} CHARACTER SET utf8mb3;\n\
+             CREATE USER '{name}'@'%' IDENTIFIED BY '$password';\n\
+             GRANT ALL PRIVILEGES ON {name}.* TO '{name}'@'%';\n\
+             SQL\n\
+             printf %s \"$password\""
+        );
+        self.sandbox.shell(&self.cloud.part("mariadb-0"), "mariadb", &script).await
+    }
+
+    async fn create_secret(
+        &self,
+        name: &str,
+        data: impl IntoIterator<Item = (impl Into<String>, String)>,
+    ) -> Result<()> {
+        let data = data.into_iter().map(|(key, value)| (key.into(), value)).collect();
+        let secret = Secret { metadata: metadata(name), string_data: Some(data), ..Secret::default() };
+        self.second.create(&secret).await.map(drop)
+    }
+
+    /// Name of one of the cloud's Services, for other namespaces.
+    fn host(&self, service: &str) -> String {
+        format!("{service}.{}.svc", self.sandbox.namespace)
+    }
+
+    fn authentication_url(&self) -> String {
+        format!("http://{}:5000/v3", self.host(&self.cloud.part("keystone")))
+    }
+
+    fn glance(&self) -> Value {
+        json!({
+            "database": { "secretRef": { "name": format!("{GLANCE}{DATABASE_SECRET}") }, "database": database(GLANCE) },
+            "keystone": {
+                "authUrl": self.authentication_url(),
+                "region": REGION,
+                "adminSecretRef": { "name": ADMINISTRATOR },
+            },
+            "storage": { "pvc": { "size": "1Gi" } },
+        })
+    }
+
+    fn placement(&self) -> Value {
+        json!({
+            "database": {
+                "secretRef": { "name": format!("{PLACEMENT}{DATABASE_SECRET}") },
+                "database": database(PLACEMENT),
+            },
+            "keystone": {
+                "authUrl": self.authentication_url(),
+                "region": REGION,
+                "appCredentialRef": { "secretName": APPLICATION_CREDENTIAL },
+            },
+        })
+    }
+
+    async fn create(&self, kind: &str, plural: &str, name: &str, spec: &Value) -> Result<Api<DynamicObject>> {
+        let group = GroupVersionKind::gvk("openstack.k8s.io", "v1alpha1", kind);
+        let resource = ApiResource::from_gvk_with_plural(&group, plural);
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.second.client.clone(), &self.second.namespace, &resource);
+        let object = DynamicObject::new(name, &resource).data(json!({ "spec": spec }));
+        api.create(&PostParams::default(), &object)
+            .await
+            .with_context(|| format!("failed to create {name}"))?;
+        Ok(api)
+    }
+
+    /// Both take tokens of the cloud's Keystone, and nobody without one.
+    async fn answer(&self) -> Result<()> {
+        let images = format!("http://{GLANCE}.{}.svc:9292/v2/images", self.second.namespace);
+        let providers = format!("http://{PLACEMENT}.{}.svc:8778/resource_providers", self.second.namespace);
+        let script = format!(
+            "python3 - <<'END'\nimport openstack\n\
+             session = openstack.connect().session\n\
+             for url, field in (({images:?}, 'images'), ({providers:?}, 'resource_providers')):\n\
+             \x20   assert session.get(url).json()[field] == [], url\n\
+             \x20   status = session.get(url, authenticated=False, raise_exc=False).status_code\n\
+             \x20   assert status == 401, (url, status)\n\
+             END\n"
+        );
+        eventually("both services to answer", STEP, async || self.client.shell(&script).await).await?;
+        let listed = self.client.openstack(&format!("--os-region-name {REGION} image list")).await?;
+        ensure!(listed == json!([]), "an image service without images lists {listed}");
+        Ok(())
+    }
+
+    /// What the operator has registered is gone with the object, and the cloud's own entries are not.
+    async fn left_the_catalog(&self) -> Result<()> {
+        let endpoints = self.client.openstack(&format!("endpoint list --region {REGION}")).await?;
+        ensure!(endpoints == json!([]), "endpoints are left: {endpoints}");
+        self.client.uses_the_cloud().await
+    }
+}
+
+/// Name of a service's database and of its user there.
+fn database(name: &str) -> String {
+    name.replace('-', "_")
+}
