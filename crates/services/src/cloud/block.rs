@@ -23,13 +23,14 @@ pub(super) fn schema(definition: CustomResourceDefinition, takes: Vec<Take<'_>>)
     for field in ["release", "images"] {
         remove(&mut block, field);
     }
+    // An object of which nothing is left is removed, so what is added comes first.
     for take in &takes {
-        for path in settled(take) {
-            remove(&mut block, &path);
-        }
         if let Take::Scheduling { field, .. } = take {
             insert(&mut block, field, TOPOLOGY, json!({ "type": "string", "maxLength": 63 }));
         }
+    }
+    for path in takes.iter().flat_map(settled) {
+        remove(&mut block, &path);
     }
     strip(&mut block, &kind);
     insert(&mut block, "", "enabled", json!({ "type": "boolean" }));
