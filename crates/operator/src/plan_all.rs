@@ -166,7 +166,9 @@ impl<'a> Planning<'a> {
         let key = &pending.written.key;
         let needs = pending.decoded.needs();
         for name in needs.addresses {
-            let place = (key.namespace.clone(), name.clone());
+            let (service, rest) = name.split_once('.').unwrap_or((&name, &key.namespace));
+            let namespace = rest.split('.').next().unwrap_or_default();
+            let place = (namespace.to_owned(), service.to_owned());
             // A Service has no number before it is made; its name stands for it.
             let address = self.known.addresses.get(&place).cloned();
             resolved.addresses.insert(name.clone(), address.unwrap_or(name));

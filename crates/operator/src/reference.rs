@@ -7,7 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use openstack_operator_model::service::AnyService;
-use openstack_operator_services::ALL;
+use openstack_operator_services::{ALL, PARTS, control_plane};
 use serde_json::Value;
 
 use crate::schema;
@@ -30,7 +30,7 @@ pub(crate) fn document() -> String {
         // Every object of Kubernetes has the same, and its documents tell of them.
         fields.remove("conditions");
         text.push_str("\n## The status of every kind\n\n");
-        text.push_str(&table(&fields, &|_, _| None).replace("*required*", ""));
+        text.push_str(&table(&fields, &|_| None).replace("*required*", ""));
     }
     text
 }
@@ -43,7 +43,7 @@ fn kind(service: &dyn AnyService) -> String {
     let short = names.short_names.unwrap_or_default().join("`, `");
     // Writing to a String cannot fail.
     let _ = writeln!(text, "\n`kubectl get {}`, or `{short}` for short.\n", names.plural);
-    text.push_str(&table(&part(service, "spec"), &|path, schema| template_of(service, path, schema)));
+    text.push_str(&table(&part(service, "spec"), &|path| template_of(service, path)));
     text
 }
 
@@ -53,24 +53,13 @@ fn part(service: &dyn AnyService, part: &str) -> Fields {
     fields.get(part).and_then(|part| part.properties.clone()).unwrap_or_default()
 }
 
-/// The kind that a block of settings is the spec of, where a cloud has one: it is told there.
-fn template_of(of: &dyn AnyService, path: &str, block: &JSONSchemaProps) -> Option<&'static str> {
-    let fields = block.properties.as_ref()?;
-    // Every service of a cloud has these.
-    if path.contains('.') || !["enabled", "resources"].iter().all(|&field| fields.contains_key(field)) {
-        return None;
-    }
-    let differences = |service: &&&'static dyn AnyService| {
-        let other = part(**service, "spec");
-        let missing = fields.keys().filter(|field| !other.contains_key(*field)).count();
-        let more = other.keys().filter(|field| !fields.contains_key(*field)).count();
-        missing + more
-    };
-    let others = ALL.iter().filter(|service| service.kind() != of.kind());
-    others.min_by_key(differences).map(|service| service.kind().kind)
+/// The kind that a block of a cloud holds the settings of.
+fn template_of(of: &dyn AnyService, path: &str) -> Option<&'static str> {
+    let part = PARTS.iter().find(|part| of.kind() == control_plane::KIND && part.field() == path)?;
+    Some(part.kind().kind)
 }
 
-fn table(fields: &Fields, told_elsewhere: &dyn Fn(&str, &JSONSchemaProps) -> Option<&'static str>) -> String {
+fn table(fields: &Fields, told_elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> String {
     let mut rows = Vec::new();
     for (field, schema) in fields {
         walk(field, schema, false, told_elsewhere, &mut rows);
@@ -93,7 +82,7 @@ fn walk(
     path: &str,
     schema: &JSONSchemaProps,
     required: bool,
-    told_elsewhere: &dyn Fn(&str, &JSONSchemaProps) -> Option<&'static str>,
+    told_elsewhere: &dyn Fn(&str) -> Option<&'static str>,
     rows: &mut Vec<Row>,
 ) {
     let default = match &schema.default {
@@ -101,7 +90,7 @@ fn walk(
         _ if required => "*required*".to_owned(),
         _ => String::new(),
     };
-    let elsewhere = told_elsewhere(path, schema);
+    let elsewhere = told_elsewhere(path);
     let mut meaning = sentence(schema);
     if let Some(kind) = elsewhere {
         let _ = write!(meaning, " As the spec of [{kind}](#{}).", kind.to_lowercase());
@@ -179,15 +168,13 @@ mod tests {
             text.contains("| `fernet.maxActiveKeys` | integer, 3 to "),
             "a field in a field with its bounds"
         );
-        let blocks = [
-            ("keystone", "Keystone"),
-            ("compute", "NovaCompute"),
-            ("ovn", "OVNNetwork"),
-            ("memcached", "Memcached"),
-        ];
-        for (field, kind) in blocks {
-            let row = text.lines().find(|line| line.starts_with(&format!("| `{field}` | object |"))).unwrap();
+        let cloud = text.split("\n## ").find(|text| text.starts_with("OpenStackControlPlane\n")).unwrap();
+        for part in PARTS {
+            let (field, kind) = (part.field(), part.kind().kind);
+            let row =
+                cloud.lines().find(|line| line.starts_with(&format!("| `{field}` | object |"))).unwrap();
             assert!(row.contains(&format!("[{kind}](#{})", kind.to_lowercase())), "{row}");
+            assert!(!cloud.contains(&format!("| `{field}.")), "{field} is described twice");
         }
         assert!(
             text.contains("| `bridgeMappings[].bridge` | string | *required* |"),

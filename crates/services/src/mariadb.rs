@@ -128,7 +128,7 @@ impl Part for Service {
     fn cloud_rules() -> Vec<(String, String)> {
         vec![
             shared::either("database", "host", "mariadb", "an existing server"),
-            shared::stays_available("mariadb"),
+            shared::never_smaller("mariadb", "database"),
         ]
     }
 

@@ -114,7 +114,7 @@ impl Part for Service {
     fn cloud_rules() -> Vec<(String, String)> {
         vec![
             shared::either("messaging", "hosts", "rabbitmq", "existing servers"),
-            shared::stays_available("rabbitmq"),
+            shared::never_smaller("rabbitmq", "messaging"),
         ]
     }
 

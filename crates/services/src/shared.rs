@@ -8,6 +8,7 @@ use openstack_operator_model::plan::{Check, HostPath, Mount, Probe, Probes, Work
 use openstack_operator_model::quantity;
 use openstack_operator_model::service::{Context, Invalid};
 
+use crate::cloud::QUORUM;
 use crate::program::Amounts;
 
 pub(crate) mod api;
@@ -192,14 +193,24 @@ pub(crate) fn either(existing: &str, field: &str, part: &str, what: &str) -> (St
     )
 }
 
-/// A rule of a cloud that keeps a part from shrinking when high availability is switched off.
-pub(crate) fn stays_available(part: &str) -> (String, String) {
+/// A rule of a cloud that keeps the members of a part from becoming fewer, however their number is given. It does not
+/// concern a part that goes, or that something existing takes the place of.
+pub(crate) fn never_smaller(part: &str, instead: &str) -> (String, String) {
+    let members = |of: &str| {
+        let block = format!("{of}.spec.{part}");
+        format!(
+            "(has({block}) && has({block}.replicas) ? {block}.replicas : ({of}.spec.highAvailability ? {QUORUM} : 1))"
+        )
+    };
+    let block = format!("self.spec.{part}");
     (
         format!(
-            "self.spec.highAvailability || !oldSelf.spec.highAvailability || has(self.spec.{part}) && has(self.spec.{part}.replicas)"
+            "has(self.spec.{instead}) || has({block}) && has({block}.enabled) && !{block}.enabled || {} >= {}",
+            members("self"),
+            members("oldSelf")
         ),
         format!(
-            "spec.highAvailability cannot be switched off while spec.{part}.replicas is not set: the cluster cannot be made smaller yet"
+            "spec.{part}.replicas cannot become smaller yet: where it is not set it is {QUORUM} with highAvailability and 1 without"
         ),
     )
 }

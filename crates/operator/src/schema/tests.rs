@@ -64,7 +64,7 @@ fn defaults_are_filled_in_at_every_level() {
     let schema = of(openstack_operator_services::of_kind("Keystone").unwrap());
     let mut object = json!({ "spec": { "fernet": { "maxActiveKeys": 5 }, "gatewayRef": null } });
     fill_defaults(&schema, &mut object);
-    assert_eq!(object["spec"]["replicas"], 1);
+    assert_eq!(object["spec"]["release"], "2025.1");
     assert_eq!(object["spec"]["fernet"]["rotationSchedule"], "0 0 * * 0");
     assert_eq!(object["spec"].get("gatewayRef"), None);
 }

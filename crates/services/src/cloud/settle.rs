@@ -13,7 +13,7 @@ use crate::{keystone, mariadb, memcached, rabbitmq};
 /// Pods that share nothing, in a cloud that survives the loss of a node.
 const STATELESS: i32 = 2;
 /// Members of a quorum in such a cloud.
-const QUORUM: i32 = 3;
+pub(crate) const QUORUM: i32 = 3;
 
 /// Why something cannot be settled.
 pub(super) enum Unsettled {
