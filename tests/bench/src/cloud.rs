@@ -140,7 +140,7 @@ impl Run {
 
     /// Every node gets every image, so that no way of making a cloud pays for pulling them.
     async fn pull_images(&self) -> Result<()> {
-        let cloud = plan_cloud(self.sample(IMAGES), &self.site, &Surroundings::default())?;
+        let cloud = plan_cloud(vec![self.sample(IMAGES)], &self.site, &Surroundings::default())?;
         let pods = cloud.iter().flat_map(|part| &part.plan.workloads).map(|workload| &workload.pod);
         let images: BTreeSet<&str> = pods
             .flat_map(|pod| pod.setup.iter().chain(&pod.containers))
@@ -198,9 +198,9 @@ impl Run {
         let client = container(CLIENT, self.client_image.clone(), &["sleep", "infinity"]);
         sandbox.start(CLIENT, at_home(client)).await?;
         let mut surroundings = Surroundings { nodes: self.nodes.clone(), addresses: BTreeMap::new() };
-        let cloud = plan_cloud(self.sample(namespace), &self.site, &surroundings)?;
+        let cloud = plan_cloud(vec![self.sample(namespace)], &self.site, &surroundings)?;
         surroundings.addresses = bare::numbers(&sandbox, &cloud).await?;
-        let cloud = plan_cloud(self.sample(namespace), &self.site, &surroundings)?;
+        let cloud = plan_cloud(vec![self.sample(namespace)], &self.site, &surroundings)?;
         let took = bare::run(&sandbox, &cloud, order).await?;
         remove_namespace(&self.client, namespace).await?;
         Ok(took)

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use kube::core::DynamicObject;
+use openstack_operator_model::plan::Child;
+use openstack_operator_model::status::Stage;
 use serde_json::{Value, json};
 
 use crate::planned::{Surroundings, plan_cloud};
@@ -29,9 +31,14 @@ pub(crate) fn measure() -> Result<String> {
         },
     });
     let mut table = Table::new(&["cloud", "objects made", "median", "99th percentile"]);
-    for (name, spec) in [("minimal", json!({})), ("with everything set", everything)] {
-        let cloud = cloud(&spec)?;
-        let (mut times, objects) = sample(&cloud)?;
+    let minimal = cloud(&json!({}))?;
+    let large: Vec<DynamicObject> = [minimal.clone()].into_iter().chain(copies(&minimal)?).collect();
+    for (name, objects) in [
+        ("minimal", vec![minimal]),
+        ("with everything set", vec![cloud(&everything)?]),
+        ("minimal, and 25 copies of its services in turn", large),
+    ] {
+        let (mut times, objects) = sample(&objects)?;
         times.sort();
         let late = times.get(times.len() * 99 / 100).copied().unwrap_or_default();
         let figures = [objects.to_string(), milliseconds(median(&times)), milliseconds(late)];
@@ -51,14 +58,32 @@ pub(crate) fn cloud(spec: &Value) -> Result<DynamicObject> {
     }))?)
 }
 
+/// How many services a cloud will have besides those of today.
+const FURTHER: usize = 25;
+
+/// Copies of the services of a cloud, in turn, that use what the cloud provides.
+fn copies(cloud: &DynamicObject) -> Result<Vec<DynamicObject>> {
+    let site = crate::site("registry.example/openstack");
+    let planned = plan_cloud(vec![cloud.clone()], &site, &Surroundings::default())?;
+    let children = planned.iter().flat_map(|one| &one.plan.children);
+    let services = children.filter(|child| child.stage > Some(Stage::Identity)).cycle();
+    let copy = |(number, child): (usize, &Child)| {
+        Ok(serde_json::from_value(json!({
+            "apiVersion": child.kind.api_version(), "kind": child.kind.kind,
+            "metadata": { "name": format!("copy-{number}"), "namespace": "openstack" }, "spec": child.spec,
+        }))?)
+    };
+    services.take(FURTHER).enumerate().map(copy).collect()
+}
+
 /// How long each pass took, and how many objects one yields: Secrets too, which are planned and not lowered.
-fn sample(cloud: &DynamicObject) -> Result<(Vec<Duration>, usize)> {
+fn sample(written: &[DynamicObject]) -> Result<(Vec<Duration>, usize)> {
     let site = crate::site("registry.example/openstack");
     let mut times = Vec::with_capacity(ITERATIONS);
     let mut objects = 0;
     for pass in 0..WARM_UP + ITERATIONS {
         let begun = Instant::now();
-        let planned = black_box(plan_cloud(black_box(cloud.clone()), &site, &Surroundings::default())?);
+        let planned = black_box(plan_cloud(black_box(written.to_vec()), &site, &Surroundings::default())?);
         let took = begun.elapsed();
         if pass >= WARM_UP {
             times.push(took);

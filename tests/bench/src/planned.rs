@@ -28,15 +28,15 @@ pub(crate) struct Surroundings {
     pub(crate) nodes: BTreeMap<String, Node>,
 }
 
-/// Plans a control plane and everything that it consists of, each with what those before it provide.
+/// Plans objects and everything that they consist of, each with what those before it provide.
 pub(crate) fn plan_cloud(
-    cloud: DynamicObject,
+    written: Vec<DynamicObject>,
     site: &Site,
     surroundings: &Surroundings,
 ) -> Result<Vec<Planned>> {
     let mut provided = Resolved::default();
     let mut planned = Vec::new();
-    let mut pending = VecDeque::from([cloud]);
+    let mut pending = VecDeque::from(written);
     let mut put_back = 0;
     while let Some(object) = pending.pop_front() {
         let Some(one) = plan_one(&object, site, surroundings, &provided)? else {
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_cloud_is_planned_with_all_its_parts() {
         let cloud = crate::plan::cloud(&json!({})).unwrap();
-        let planned = plan_cloud(cloud, &crate::site("r/o"), &Surroundings::default()).unwrap();
+        let planned = plan_cloud(vec![cloud], &crate::site("r/o"), &Surroundings::default()).unwrap();
         let place = |kind: &str| planned.iter().position(|one| one.service.kind().kind == kind).unwrap();
         assert!(place("OpenStackControlPlane") < place("MariaDB"));
         assert!(place("Nova") < place("Neutron"), "what provides comes first");
