@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops where it fails")]
 
+mod declarations;
+mod descriptions;
 mod fixture;
 mod golden;
 mod invariants;
@@ -12,3 +14,4 @@ mod property;
 mod schema;
 mod scripts;
 mod secrecy;
+mod users;
