@@ -240,4 +240,6 @@ pub(crate) fn fill_defaults(schema: &JSONSchemaProps, value: &mut Value) {
 #[cfg(test)]
 mod corpus;
 #[cfg(test)]
+mod examples;
+#[cfg(test)]
 mod tests;

@@ -126,10 +126,9 @@ impl Part for Service {
     }
 
     fn cloud_rules() -> Vec<(String, String)> {
-        vec![
-            shared::either("database", "host", "mariadb", "an existing server"),
-            shared::never_smaller("mariadb", "database"),
-        ]
+        let mut rules = shared::keeps_members("mariadb", "database");
+        rules.push(shared::either("database", "host", "mariadb", "an existing server"));
+        rules
     }
 
     fn plan(context: &Context<'_, MariaDB>) -> Result<Plan, Invalid> {

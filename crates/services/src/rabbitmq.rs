@@ -112,10 +112,9 @@ impl Part for Service {
     }
 
     fn cloud_rules() -> Vec<(String, String)> {
-        vec![
-            shared::either("messaging", "hosts", "rabbitmq", "existing servers"),
-            shared::never_smaller("rabbitmq", "messaging"),
-        ]
+        let mut rules = shared::keeps_members("rabbitmq", "messaging");
+        rules.push(shared::either("messaging", "hosts", "rabbitmq", "existing servers"));
+        rules
     }
 
     fn plan(context: &Context<'_, RabbitMQ>) -> Result<Plan, Invalid> {

@@ -193,24 +193,39 @@ pub(crate) fn either(existing: &str, field: &str, part: &str, what: &str) -> (St
     )
 }
 
-/// A rule of a cloud that keeps the members of a part from becoming fewer, however their number is given. It does not
-/// concern a part that goes, or that something existing takes the place of.
-pub(crate) fn never_smaller(part: &str, instead: &str) -> (String, String) {
+/// Rules of a cloud that keep the members of a part from becoming fewer, and its volumes from being changed, whether
+/// its block is there or not.
+pub(crate) fn keeps_members(part: &str, instead: &str) -> Vec<(String, String)> {
+    let block = format!("self.spec.{part}");
+    // They do not concern a part that goes, or that something existing takes the place of.
+    let gone =
+        format!("has(self.spec.{instead}) || has({block}) && has({block}.enabled) && !{block}.enabled");
     let members = |of: &str| {
         let block = format!("{of}.spec.{part}");
         format!(
             "(has({block}) && has({block}.replicas) ? {block}.replicas : ({of}.spec.highAvailability ? {QUORUM} : 1))"
         )
     };
-    let block = format!("self.spec.{part}");
-    (
-        format!(
-            "has(self.spec.{instead}) || has({block}) && has({block}.enabled) && !{block}.enabled || {} >= {}",
-            members("self"),
-            members("oldSelf")
-        ),
+    let smaller = (
+        format!("{gone} || {} >= {}", members("self"), members("oldSelf")),
         format!(
             "spec.{part}.replicas cannot become smaller yet: where it is not set it is {QUORUM} with highAvailability and 1 without"
         ),
-    )
+    );
+    let volume = |field: &str, reason: &str| {
+        let value = |of: &str| {
+            format!(
+                "(has({of}.spec.{part}) && has({of}.spec.{part}.{field}) ? string({of}.spec.{part}.{field}) : '')"
+            )
+        };
+        (
+            format!("{gone} || {} == {}", value("self"), value("oldSelf")),
+            format!("spec.{part}.{field} cannot be changed{reason}"),
+        )
+    };
+    vec![
+        smaller,
+        volume("storageSize", " yet: grow the claims themselves where their class allows it"),
+        volume("storageClass", ": the volumes stay where they are"),
+    ]
 }

@@ -15,10 +15,12 @@ pub use crate::agents::{AgentEntry, AgentState, FakeAgents};
 pub use crate::bus::{BusState, FakeBus};
 pub use crate::cluster::{Announced, FakeCluster};
 pub use crate::environment::FakeEnvironment;
+pub use crate::examples::examples;
 pub use crate::identity::{CatalogEntry, FakeIdentity, IdentityState, UserEntry};
 pub use crate::script::{Call, Script};
 pub use crate::server::{FakeServer, ServerState};
 pub use crate::sql::{FakeSql, SqlState};
+pub use crate::wide::with_services;
 pub use crate::world::World;
 pub use crate::yaml::{documents, yaml};
 
@@ -26,6 +28,7 @@ mod agents;
 mod bus;
 mod cluster;
 mod environment;
+mod examples;
 mod fingerprint;
 mod identity;
 mod merge;
@@ -33,6 +36,7 @@ mod script;
 mod server;
 mod sql;
 mod store;
+mod wide;
 mod world;
 mod yaml;
 

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops where it fails")]
 
+mod declarations;
+mod descriptions;
 mod effects;
 mod fixture;
 mod golden;
@@ -13,3 +15,4 @@ mod property;
 mod schema;
 mod scripts;
 mod secrecy;
+mod users;

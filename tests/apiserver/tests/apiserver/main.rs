@@ -16,6 +16,8 @@ mod accepted;
 mod changed;
 mod defaults;
 mod definitions;
+mod examples;
 mod installed;
 mod refused;
 mod rendered;
+mod wide;

@@ -1,0 +1,88 @@
+//! The definition of a cloud with as many services as OpenStack has, to see that it stays within the bounds of an API
+//! server.
+
+use serde_json::Value;
+
+/// Blocks that are copied in turn: the largest ones.
+const COPIED: [&str; 4] = ["neutron", "glance", "nova", "keystone"];
+
+/// A definition with further blocks, and the rules that go with each: those of topologies, of requirements and of
+/// components. The names of the blocks are `service11` and so on, up to the number of services.
+pub fn with_services(definition: &Value, present: usize, services: usize) -> Value {
+    let mut wide = definition.clone();
+    let schema =
+        wide.pointer_mut("/spec/versions/0/schema/openAPIV3Schema").expect("a definition has a schema");
+    for (number, copied) in (present + 1..=services).zip(COPIED.iter().cycle()) {
+        let name = format!("service{number}");
+        let blocks = &mut schema["properties"]["spec"]["properties"];
+        blocks[&name] = blocks[*copied].clone();
+        let rules = schema["x-kubernetes-validations"].as_array_mut().expect("a definition has rules");
+        let copies: Vec<Value> = rules.iter().filter_map(|rule| topology_rule(rule, copied, &name)).collect();
+        assert!(!copies.is_empty(), "{copied} has no topology");
+        rules.extend(copies);
+        rules.iter_mut().for_each(|rule| extend(rule, copied, &name));
+    }
+    wide
+}
+
+fn topology_rule(rule: &Value, copied: &str, name: &str) -> Option<Value> {
+    let is_meant = rule["message"].as_str()?.starts_with(&format!("spec.{copied}."))
+        && rule["rule"].as_str()?.contains("self.spec.topologies.exists");
+    let renamed = rule.to_string().replace(&format!("spec.{copied}"), &format!("spec.{name}"));
+    is_meant.then(|| serde_json::from_str(&renamed).expect("a renamed rule is JSON"))
+}
+
+/// Adds a service to a rule that names all services.
+fn extend(rule: &mut Value, copied: &str, name: &str) {
+    let text = |field: &str| rule[field].as_str().unwrap_or_default().to_owned();
+    let (mut condition, mut message) = (text("rule"), text("message"));
+    if message.contains(" is not enabled, and ") && message.contains(copied) {
+        let block = format!("self.spec.{name}");
+        condition.push_str(&format!(" && !(has({block}) && has({block}.enabled) && {block}.enabled)"));
+        message = message.replace(" cannot be without it", &format!(", {name} cannot be without it"));
+    } else if let Some(known) = condition.strip_suffix("])") {
+        let prefix = format!("'{copied}/");
+        let own: Vec<String> = known
+            .split([',', '['])
+            .filter_map(|entry| entry.strip_prefix(&prefix))
+            .map(|component| format!("'{name}/{component}"))
+            .collect();
+        assert!(!own.is_empty(), "{copied} has no components");
+        condition = format!("{known},{}])", own.join(","));
+    }
+    rule["rule"] = condition.into();
+    rule["message"] = message.into();
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_service_has_its_block_and_its_part_in_every_rule() {
+        let rules: Vec<Value> = COPIED
+            .iter()
+            .map(|block| {
+                json!({ "message": format!("spec.{block}.topology is unknown"),
+                        "rule": format!("self.spec.topologies.exists(t, t.name == self.spec.{block}.topology)") })
+            })
+            .chain([
+                json!({ "message": "spec.mariadb is not enabled, and neutron cannot be without it", "rule": "a || !b" }),
+                json!({ "message": "spec.components is wrong", "rule": "all(c, c in ['neutron/all','glance/all'])" }),
+            ])
+            .collect();
+        let blocks = json!({ "neutron": { "type": "object" }, "glance": {}, "nova": {}, "keystone": {} });
+        let schema =
+            json!({ "properties": { "spec": { "properties": blocks } }, "x-kubernetes-validations": rules });
+        let definition = json!({ "spec": { "versions": [{ "schema": { "openAPIV3Schema": schema } }] } });
+        let wide = with_services(&definition, 10, 11);
+        let schema = &wide["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        assert_eq!(schema["properties"]["spec"]["properties"]["service11"], json!({ "type": "object" }));
+        let rules = schema["x-kubernetes-validations"].to_string();
+        assert!(rules.contains("t.name == self.spec.service11.topology"), "{rules}");
+        assert!(rules.contains("a || !b && !(has(self.spec.service11)"), "{rules}");
+        assert!(rules.contains("['neutron/all','glance/all','service11/all'])"), "{rules}");
+    }
+}
