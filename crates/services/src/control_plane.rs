@@ -105,8 +105,12 @@ fn add_parts(schema: &mut JSONSchemaProps) {
     rules.extend(cloud::rules(PARTS));
     rules.push(components_rule());
     rules.extend(PARTS.iter().flat_map(|part| part.cloud_rules()));
-    let spec = schema.properties.as_mut().and_then(|fields| fields.get_mut("spec"));
-    if let Some(spec) = spec {
+    let Some(fields) = &mut schema.properties else { return };
+    if let Some(known) = fields.get_mut("status").and_then(|status| status.properties.as_mut()) {
+        // A cloud is no server and has no agents of its own: its parts are and have.
+        known.retain(|field, _| !["provides", "nodes", "effects", "unreachable"].contains(&field.as_str()));
+    }
+    if let Some(spec) = fields.get_mut("spec") {
         let blocks = PARTS.iter().map(|part| (part.field().to_owned(), part.block()));
         spec.properties.get_or_insert_default().extend(blocks);
     }

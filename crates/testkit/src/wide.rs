@@ -20,7 +20,9 @@ pub fn with_services(definition: &Value, present: usize, services: usize) -> Val
         let copies: Vec<Value> = rules.iter().filter_map(|rule| topology_rule(rule, copied, &name)).collect();
         assert!(!copies.is_empty(), "{copied} has no topology");
         rules.extend(copies);
-        rules.iter_mut().for_each(|rule| extend(rule, copied, &name));
+        for rule in rules.iter_mut() {
+            extend(rule, copied, &name);
+        }
     }
     wide
 }
@@ -38,7 +40,7 @@ fn extend(rule: &mut Value, copied: &str, name: &str) {
     let (mut condition, mut message) = (text("rule"), text("message"));
     if message.contains(" is not enabled, and ") && message.contains(copied) {
         let block = format!("self.spec.{name}");
-        condition.push_str(&format!(" && !(has({block}) && has({block}.enabled) && {block}.enabled)"));
+        condition = format!("{condition} && !(has({block}) && has({block}.enabled) && {block}.enabled)");
         message = message.replace(" cannot be without it", &format!(", {name} cannot be without it"));
     } else if let Some(known) = condition.strip_suffix("])") {
         let prefix = format!("'{copied}/");

@@ -6,6 +6,7 @@ use openstack_operator_testkit::examples;
 use super::*;
 
 #[test]
+#[expect(clippy::print_stderr, reason = "nobody else tells that nothing was checked")]
 fn examples_are_accepted_as_they_are_written() {
     let examples = examples();
     if examples.is_empty() {

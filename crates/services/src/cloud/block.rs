@@ -77,7 +77,7 @@ pub(super) fn topology_rules(block: &str, takes: Vec<Take<'_>>) -> Vec<(String, 
         }
         Some((
             format!("{absent}self.spec.topologies.exists(t, t.name == {path})"),
-            format!("{} is not the name of one of spec.topologies", path.trim_start_matches("self.")),
+            format!("{} is not in spec.topologies", path.trim_start_matches("self.")),
         ))
     };
     takes.into_iter().filter_map(rule).collect()
@@ -136,16 +136,16 @@ fn strip(block: &mut Value, kind: &str) {
     let description = block["description"].as_str().unwrap_or_default().to_owned();
     strip_all(block);
     if let Some(fields) = block.as_object_mut() {
-        let pointer =
-            format!("{description} `kubectl explain {}.spec` describes the fields.", kind.to_lowercase());
+        let pointer = format!("{description} See `kubectl explain {}.spec`.", kind.to_lowercase());
         fields.insert("description".to_owned(), Value::String(pointer));
     }
 }
 
 fn strip_all(schema: &mut Value) {
     let Some(fields) = schema.as_object_mut() else { return };
-    fields.remove("description");
-    fields.remove("default");
+    for detail in ["description", "default", "format"] {
+        fields.remove(detail);
+    }
     if fields.get("x-kubernetes-validations").and_then(Value::as_array).is_some_and(Vec::is_empty) {
         fields.remove("x-kubernetes-validations");
     }
