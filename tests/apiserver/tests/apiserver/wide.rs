@@ -73,7 +73,7 @@ async fn check(sandbox: &Sandbox, definition: &Value) -> Result<()> {
     let last = format!("service{SERVICES}");
     let wrong = cloud(json!({ last.as_str(): { "topology": "unknown" } }));
     let Err(refusal) = server.create(&wrong).await? else { bail!("the rules of {last} do not hold") };
-    let expected = format!("spec.{last}.topology is not the name of one of spec.topologies");
+    let expected = format!("spec.{last}.topology is not in spec.topologies");
     ensure!(refusal.message.contains(&expected), "{}", refusal.message);
     Ok(())
 }
