@@ -68,8 +68,13 @@ impl Identity for IdentityV3 {
         Ok(wrote)
     }
 
-    async fn drop_service(&self, server: &IdentityLogin, service_type: &str) -> PortResult<()> {
-        catalog::drop_service(&self.session(server), service_type).await.map_err(|failure| {
+    async fn drop_service(
+        &self,
+        server: &IdentityLogin,
+        service_type: &str,
+        region: Option<&str>,
+    ) -> PortResult<()> {
+        catalog::drop_service(&self.session(server), service_type, region).await.map_err(|failure| {
             failure.into_port_error(&format!("remove service {service_type} from the catalog"))
         })
     }

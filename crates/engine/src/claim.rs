@@ -31,7 +31,7 @@ impl Engine {
             // An object says itself where it is reached; a server that is no object cannot.
             let address = (provider.kind == SECRET.kind).then(|| address.to_owned());
             let name = name.to_owned();
-            effects.push(Effect { what, provider: provider.clone(), address, name, retained });
+            effects.push(Effect { what, provider: provider.clone(), address, region: None, name, retained });
         };
         for Database { provider, server, database, secret, retained } in &plan.databases {
             let address = format!("{}:{}", server.host, server.admin_port);
@@ -53,6 +53,10 @@ impl Engine {
             }
             for user in users {
                 add(EffectKind::IdentityUser, provider, address, &user.name, false);
+            }
+            // Others may have the same service in other regions.
+            for effect in effects.iter_mut().filter(|effect| effect.what == EffectKind::CatalogService) {
+                effect.region = Some(server.region.clone());
             }
         }
         effects.sort();
@@ -81,7 +85,11 @@ impl Engine {
         for effect in recorded.clone().iter().filter(|effect| !wanted.contains(effect)) {
             // Of the same thing under another policy only the record changes.
             let same = wanted.iter().any(|other| {
-                other.what == effect.what && other.provider == effect.provider && other.name == effect.name
+                let place = effect.region.is_none() || other.region == effect.region;
+                other.what == effect.what
+                    && other.provider == effect.provider
+                    && other.name == effect.name
+                    && place
             });
             if same || self.undo(namespace, effect).await? == Undone::Yes {
                 recorded.retain(|known| known != effect);
@@ -294,7 +302,9 @@ impl Engine {
         let Some(server) = &provides.identity else { return Ok(None) };
         let Some(login) = self.identity_login(namespace, server).await? else { return Ok(None) };
         Ok(reached(match effect.what {
-            EffectKind::CatalogService => self.ports.identity.drop_service(&login, &effect.name).await,
+            EffectKind::CatalogService => {
+                self.ports.identity.drop_service(&login, &effect.name, effect.region.as_deref()).await
+            }
             _ => self.ports.identity.drop_user(&login, &effect.name).await,
         }))
     }

@@ -135,8 +135,14 @@ pub struct BusGrant {
 pub trait Identity: Send + Sync {
     /// Everything in the entries exists and is as said, in the default domain. Returns whether it wrote.
     async fn ensure(&self, server: &IdentityLogin, entries: &IdentityEntries) -> PortResult<bool>;
-    /// Removes the service of this type with all its endpoints.
-    async fn drop_service(&self, server: &IdentityLogin, service_type: &str) -> PortResult<()>;
+    /// Removes the endpoints of the service of this type in a region, or in all where none is given, and the service
+    /// where no endpoint is left.
+    async fn drop_service(
+        &self,
+        server: &IdentityLogin,
+        service_type: &str,
+        region: Option<&str>,
+    ) -> PortResult<()>;
     async fn drop_user(&self, server: &IdentityLogin, user: &str) -> PortResult<()>;
 }
 

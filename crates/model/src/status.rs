@@ -285,6 +285,9 @@ pub struct Effect {
     /// Address of a server that is no object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// Region that an entry of the catalog is for; all regions where none is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
     pub name: String,
     /// Whether it outlives the object.
     #[serde(default)]

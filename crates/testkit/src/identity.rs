@@ -106,9 +106,18 @@ impl Identity for FakeIdentity {
         })
     }
 
-    async fn drop_service(&self, server: &IdentityLogin, service_type: &str) -> PortResult<()> {
+    async fn drop_service(
+        &self,
+        server: &IdentityLogin,
+        service_type: &str,
+        region: Option<&str>,
+    ) -> PortResult<()> {
         self.call("drop_service", service_type, (&server.url, &server.administrator), |state| {
-            state.services.remove(service_type);
+            let Some(service) = state.services.get_mut(service_type) else { return Ok(()) };
+            service.endpoints.retain(|known, _| region.is_some_and(|region| region != known));
+            if service.endpoints.is_empty() {
+                state.services.remove(service_type);
+            }
             Ok(())
         })?;
         Ok(())
@@ -191,7 +200,7 @@ mod tests {
     async fn services_and_users_can_be_dropped() {
         let identity = FakeIdentity::new(Script::default());
         identity.ensure(&server(), &entries()).await.unwrap();
-        identity.drop_service(&server(), "image").await.unwrap();
+        identity.drop_service(&server(), "image", None).await.unwrap();
         identity.drop_user(&server(), "glance").await.unwrap();
         let state = identity.state(URL);
         assert!(state.services.is_empty() && state.users.is_empty());

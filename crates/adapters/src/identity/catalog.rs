@@ -56,14 +56,22 @@ pub(super) async fn ensure_service(session: &Session<'_>, wanted: &CatalogServic
 }
 
 /// Absent is success, and so is one that goes at the same time.
-pub(super) async fn drop_service(session: &Session<'_>, service_type: &str) -> Result<(), Failure> {
+pub(super) async fn drop_service(
+    session: &Session<'_>,
+    service_type: &str,
+    region: Option<&str>,
+) -> Result<(), Failure> {
     let services: Vec<Service> = session.list(&SERVICES, &[("type", service_type)]).await?;
     for service in services {
         let endpoints: Vec<Endpoint> = session.list(&ENDPOINTS, &[("service_id", &service.id)]).await?;
-        for endpoint in endpoints {
+        let is_ours = |endpoint: &&Endpoint| region.is_none() || endpoint.region_id.as_deref() == region;
+        let ours: Vec<&Endpoint> = endpoints.iter().filter(is_ours).collect();
+        for endpoint in &ours {
             session.remove(&ENDPOINTS, &endpoint.id).await?;
         }
-        session.remove(&SERVICES, &service.id).await?;
+        if ours.len() == endpoints.len() {
+            session.remove(&SERVICES, &service.id).await?;
+        }
     }
     Ok(())
 }

@@ -90,11 +90,11 @@ async fn a_token_is_used_again_until_it_is_refused() -> Outcome {
     let (server, identity) = start().await?;
     let administrator = administrator(&server);
     identity.ensure(&administrator, &entries()).await?;
-    identity.drop_service(&administrator, "none").await?;
+    identity.drop_service(&administrator, "none", None).await?;
     assert_eq!(server.change(|state| state.administrator_logins), 1);
 
     server.change(Directory::revoke_tokens);
-    identity.drop_service(&administrator, "none").await?;
+    identity.drop_service(&administrator, "none", None).await?;
     assert_eq!(server.change(|state| state.administrator_logins), 2);
     Ok(())
 }
@@ -104,8 +104,8 @@ async fn a_token_that_is_about_to_end_is_not_used() -> Outcome {
     let (server, identity) = start().await?;
     let administrator = administrator(&server);
     server.change(|state| state.token_lifetime = jiff::SignedDuration::from_secs(30));
-    identity.drop_service(&administrator, "none").await?;
-    identity.drop_service(&administrator, "none").await?;
+    identity.drop_service(&administrator, "none", None).await?;
+    identity.drop_service(&administrator, "none", None).await?;
     assert_eq!(server.change(|state| state.administrator_logins), 2);
     Ok(())
 }
@@ -114,9 +114,9 @@ async fn a_token_that_is_about_to_end_is_not_used() -> Outcome {
 async fn a_new_password_of_the_administrator_is_not_hidden_by_an_old_token() -> Outcome {
     let (server, identity) = start().await?;
     let mut administrator = administrator(&server);
-    identity.drop_service(&administrator, "none").await?;
+    identity.drop_service(&administrator, "none", None).await?;
     administrator.administrator.password = "another".to_owned();
-    assert!(identity.drop_service(&administrator, "none").await.is_err());
+    assert!(identity.drop_service(&administrator, "none", None).await.is_err());
     Ok(())
 }
 
@@ -211,13 +211,30 @@ async fn what_is_removed_twice_is_gone() -> Outcome {
     identity.ensure(&administrator, &entries()).await?;
     writes(&server);
     for _ in 0..2 {
-        identity.drop_service(&administrator, "example").await?;
+        identity.drop_service(&administrator, "example", None).await?;
         identity.drop_user(&administrator, "sample").await?;
     }
     assert_eq!(
         writes(&server),
         ["DELETE endpoints/6", "DELETE endpoints/7", "DELETE services/4", "DELETE users/8"]
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_service_stays_while_another_region_has_it() -> Outcome {
+    let (server, identity) = start().await?;
+    let administrator = administrator(&server);
+    identity.ensure(&administrator, &entries()).await?;
+    let mut elsewhere = entries();
+    elsewhere.services[0].region = "Elsewhere".to_owned();
+    identity.ensure(&administrator, &elsewhere).await?;
+    writes(&server);
+    identity.drop_service(&administrator, "example", Some("Elsewhere")).await?;
+    let removed = writes(&server);
+    assert_eq!(removed.len(), elsewhere.services[0].endpoints.len(), "{removed:?}");
+    assert!(removed.iter().all(|write| write.starts_with("DELETE endpoints/")), "{removed:?}");
+    assert!(!identity.ensure(&administrator, &entries()).await?, "the first region lost something");
     Ok(())
 }
 
