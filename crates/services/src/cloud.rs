@@ -159,7 +159,7 @@ impl<P: Part> AnyPart for Entry<Deployed<P>> {
     }
 
     fn block(&self) -> JSONSchemaProps {
-        block::schema(P::Object::crd(), P::Template::declaration().takes())
+        block::schema(P::Object::crd(), &P::Template::declaration().takes())
     }
 
     fn cloud_rules(&self) -> Vec<ValidationRule> {

@@ -48,9 +48,13 @@ pub static ALL: LazyLock<Vec<&'static dyn AnyService>> = LazyLock::new(|| {
     static CLOUD: Entry<control_plane::Service> = Entry::new();
     static CHASSIS: Entry<chassis::Service> = Entry::new();
     let (cloud, chassis): (&dyn AnyService, &dyn AnyService) = (&CLOUD, &CHASSIS);
-    let parts = PARTS.iter().map(|part| -> &dyn AnyService { *part });
+    let parts = PARTS.iter().map(|&part| as_service(part));
     [cloud].into_iter().chain(parts).chain([chassis]).collect()
 });
+
+fn as_service(part: &'static dyn AnyPart) -> &'static dyn AnyService {
+    part
+}
 
 /// The service whose objects are of this kind.
 pub fn of_kind(kind: &str) -> Option<&'static dyn AnyService> {

@@ -13,10 +13,10 @@ const TOPOLOGY: &str = "topology";
 const SCHEDULING: [&str; 4] = ["nodeSelector", "tolerations", "topologySpread", "priorityClassName"];
 
 /// The schema of a block.
-pub(super) fn schema(definition: CustomResourceDefinition, takes: Vec<Take<'_>>) -> JSONSchemaProps {
+pub(super) fn schema(definition: CustomResourceDefinition, takes: &[Take<'_>]) -> JSONSchemaProps {
     let kind = definition.spec.names.kind;
-    let versions = definition.spec.versions.into_iter();
-    let schema = versions.filter_map(|version| version.schema?.open_api_v3_schema).next().unwrap_or_default();
+    let mut versions = definition.spec.versions.into_iter();
+    let schema = versions.find_map(|version| version.schema?.open_api_v3_schema).unwrap_or_default();
     let spec = schema.properties.and_then(|mut fields| fields.remove("spec")).unwrap_or_default();
     // Kubernetes' own types always have a JSON form.
     let mut block = serde_json::to_value(spec).unwrap_or_default();
@@ -24,7 +24,7 @@ pub(super) fn schema(definition: CustomResourceDefinition, takes: Vec<Take<'_>>)
         remove(&mut block, field);
     }
     // A topology comes before the removals, which would take an object away that has nothing else.
-    for take in &takes {
+    for take in takes {
         if let Take::Scheduling { field, .. } = take {
             insert(&mut block, field, TOPOLOGY, json!({ "type": "string", "maxLength": 63 }));
         }
@@ -70,13 +70,15 @@ pub(super) fn topology_rules(block: &str, takes: Vec<Take<'_>>) -> Vec<(String, 
         let Take::Scheduling { field, .. } = take else { return None };
         let names = [block].into_iter().chain(field.split('.')).filter(|name| !name.is_empty());
         let mut path = "self.spec".to_owned();
-        let mut absent = String::new();
-        for name in names.chain([TOPOLOGY]) {
-            path = format!("{path}.{name}");
-            absent.push_str(&format!("!has({path}) || "));
-        }
+        let absent: Vec<String> = names
+            .chain([TOPOLOGY])
+            .map(|name| {
+                path = format!("{path}.{name}");
+                format!("!has({path})")
+            })
+            .collect();
         Some((
-            format!("{absent}self.spec.topologies.exists(t, t.name == {path})"),
+            format!("{} || self.spec.topologies.exists(t, t.name == {path})", absent.join(" || ")),
             format!("{} is not in spec.topologies", path.trim_start_matches("self.")),
         ))
     };

@@ -47,19 +47,31 @@ pub(super) fn sources(takes: Vec<Take<'_>>) -> Vec<Kind> {
     takes.into_iter().filter_map(source).collect()
 }
 
+/// A part, what may exist instead of it, and the parts that cannot be without it.
+struct NeededPart {
+    part: &'static dyn AnyPart,
+    instead: Option<&'static str>,
+    dependents: Vec<&'static dyn AnyPart>,
+}
+
 /// One rule for each part that others need.
 pub(crate) fn rules(parts: &[&'static dyn AnyPart]) -> Vec<ValidationRule> {
-    let mut needed: BTreeMap<&str, (&dyn AnyPart, Option<&str>, Vec<&dyn AnyPart>)> = BTreeMap::new();
+    let mut needed: BTreeMap<&str, NeededPart> = BTreeMap::new();
     for part in parts {
         for Requirement { kind, instead } in part.requirements() {
             let Some(other) = parts.iter().find(|other| other.kind() == kind) else { continue };
-            needed.entry(other.field()).or_insert((*other, instead, Vec::new())).2.push(*part);
+            let entry = needed.entry(other.field());
+            entry
+                .or_insert(NeededPart { part: *other, instead, dependents: Vec::new() })
+                .dependents
+                .push(*part);
         }
     }
-    needed.into_values().map(|(part, instead, dependents)| rule(part, instead, &dependents)).collect()
+    needed.into_values().map(|needed| rule(&needed)).collect()
 }
 
-fn rule(part: &dyn AnyPart, instead: Option<&str>, dependents: &[&dyn AnyPart]) -> ValidationRule {
+fn rule(needed: &NeededPart) -> ValidationRule {
+    let NeededPart { part, instead, dependents } = needed;
     let field = part.field();
     let unused: Vec<String> =
         dependents.iter().map(|dependent| format!("!{}", enabled(*dependent))).collect();
@@ -68,7 +80,7 @@ fn rule(part: &dyn AnyPart, instead: Option<&str>, dependents: &[&dyn AnyPart]) 
     let remedy =
         instead.map(|instead| format!("describe an existing one in spec.{instead}, ")).unwrap_or_default();
     validation(
-        format!("{existing}{} || {}", enabled(part), unused.join(" && ")),
+        format!("{existing}{} || {}", enabled(*part), unused.join(" && ")),
         format!(
             "spec.{field} is not enabled, and {} cannot be without it: set spec.{field}.enabled to true, {remedy}or \
              set enabled to false there as well",

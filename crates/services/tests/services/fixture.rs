@@ -109,19 +109,19 @@ fn cell_server(nova: &str, cell: &str) -> CellServer {
 
 /// Everything that an object of this name can provide.
 fn provides(name: &str) -> Provides {
-    let host = format!("{}.openstack.svc", name);
+    let host = format!("{name}.openstack.svc");
     Provides {
         database: Some(DatabaseServer {
             host: host.clone(),
             port: 3306,
             admin_port: 3307,
-            secret: format!("{}-root", name),
+            secret: format!("{name}-root"),
         }),
         messaging: Some(MessagingServer {
-            hosts: (0..2).map(|ordinal| format!("{}-{ordinal}.{host}", name)).collect(),
+            hosts: (0..2).map(|ordinal| format!("{name}-{ordinal}.{host}")).collect(),
             port: 5672,
             management_url: format!("http://{host}:15672"),
-            secret: format!("{}-administrator", name),
+            secret: format!("{name}-administrator"),
         }),
         cache: Some(CacheServers { servers: vec![format!("{host}:11211")] }),
         identity: Some(IdentityServer {
@@ -129,7 +129,7 @@ fn provides(name: &str) -> Provides {
             public_url: "https://identity.example.com/v3".to_owned(),
             region: "RegionOne".to_owned(),
             username: Some("admin".to_owned()),
-            secret: Some(format!("{}-admin", name)),
+            secret: Some(format!("{name}-admin")),
             secret_key: "password".to_owned(),
         }),
         network: Some(NetworkServer {
@@ -142,10 +142,10 @@ fn provides(name: &str) -> Provides {
         }),
         compute: Some(ComputeServer {
             url: format!("http://{host}:8774/v2.1"),
-            metadata_host: format!("{}-metadata.openstack.svc", name),
+            metadata_host: format!("{name}-metadata.openstack.svc"),
             metadata_port: 8775,
-            metadata_secret: format!("{}-metadata", name),
-            identity_secret: format!("{}-identity", name),
+            metadata_secret: format!("{name}-metadata"),
+            identity_secret: format!("{name}-identity"),
             identity_username: Some("nova".to_owned()),
             identity_method: LoginMethod::Password,
             console_url: "https://console.example.com/vnc_lite.html".to_owned(),
