@@ -20,7 +20,11 @@ pub fn with_services(definition: &Value, present: usize, services: usize) -> Val
         let copies: Vec<Value> = rules.iter().filter_map(|rule| topology_rule(rule, copied, &name)).collect();
         assert!(!copies.is_empty(), "{copied} has no topology");
         rules.extend(copies);
-        for rule in rules.iter_mut() {
+        for rule in rules.iter_mut().filter(|rule| rule.to_string().contains(" is not enabled, and ")) {
+            extend(rule, copied, &name);
+        }
+        let components = &mut schema["properties"]["spec"]["properties"]["components"]["items"];
+        for rule in components["x-kubernetes-validations"].as_array_mut().into_iter().flatten() {
             extend(rule, copied, &name);
         }
     }
@@ -42,15 +46,13 @@ fn extend(rule: &mut Value, copied: &str, name: &str) {
         let block = format!("self.spec.{name}");
         condition = format!("{condition} && !(has({block}) && has({block}.enabled) && {block}.enabled)");
         message = message.replace(" cannot be without it", &format!(", {name} cannot be without it"));
-    } else if let Some(known) = condition.strip_suffix("])") {
-        let prefix = format!("'{copied}/");
-        let own: Vec<String> = known
-            .split([',', '['])
-            .filter_map(|entry| entry.strip_prefix(&prefix))
-            .map(|component| format!("'{name}/{component}"))
-            .collect();
-        assert!(!own.is_empty(), "{copied} has no components");
-        condition = format!("{known},{}])", own.join(","));
+    } else {
+        // Components: the service itself, and those of the service that it copies.
+        condition = condition.replacen(&format!("'{copied}'"), &format!("'{copied}','{name}'"), 1);
+        let own = format!("self.service == '{copied}'");
+        let copy = condition.split(" || ").find(|way| way.starts_with(&own));
+        let copy = copy.map(|way| way.replace(&own, &format!("self.service == '{name}'")));
+        condition = [condition.clone()].into_iter().chain(copy).collect::<Vec<_>>().join(" || ");
     }
     rule["rule"] = condition.into();
     rule["message"] = message.into();
@@ -72,10 +74,12 @@ mod tests {
             })
             .chain([
                 json!({ "message": "spec.mariadb is not enabled, and neutron cannot be without it", "rule": "a || !b" }),
-                json!({ "message": "spec.components is wrong", "rule": "all(c, c in ['neutron/all','glance/all'])" }),
             ])
             .collect();
-        let blocks = json!({ "neutron": { "type": "object" }, "glance": {}, "nova": {}, "keystone": {} });
+        let components = json!({ "items": { "x-kubernetes-validations": [{ "message": "no such component", "rule":
+            "self.component == 'all' && self.service in ['neutron'] || self.service == 'neutron' && self.component in ['api']" }] } });
+        let blocks = json!({ "neutron": { "type": "object" }, "glance": {}, "nova": {}, "keystone": {},
+                             "components": components });
         let schema =
             json!({ "properties": { "spec": { "properties": blocks } }, "x-kubernetes-validations": rules });
         let definition = json!({ "spec": { "versions": [{ "schema": { "openAPIV3Schema": schema } }] } });
@@ -85,6 +89,11 @@ mod tests {
         let rules = schema["x-kubernetes-validations"].to_string();
         assert!(rules.contains("t.name == self.spec.service11.topology"), "{rules}");
         assert!(rules.contains("a || !b && !(has(self.spec.service11)"), "{rules}");
-        assert!(rules.contains("['neutron/all','glance/all','service11/all'])"), "{rules}");
+        let components = schema["properties"]["spec"]["properties"]["components"].to_string();
+        assert!(components.contains("['neutron','service11']"), "{components}");
+        assert!(
+            components.contains("self.service == 'service11' && self.component in ['api']"),
+            "{components}"
+        );
     }
 }
