@@ -1,6 +1,6 @@
 //! Glance: images that VMs boot from.
 
-use openstack_operator_model::common::{Component, ContainerSettings, DeletionPolicy};
+use openstack_operator_model::common::{ContainerSettings, DeletionPolicy};
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
@@ -14,7 +14,7 @@ use openstack_operator_model::service::{Context, Invalid};
 use openstack_operator_model::status::Stage;
 
 use crate::cloud::{Part, Presence};
-use crate::program::{Amounts, Api, Program, Project, Settings, mount_script};
+use crate::program::{Amounts, Program, Project, Settings, mount_script};
 use crate::shared::api::Uwsgi;
 use crate::shared::{self, DatabaseClaim};
 
@@ -208,15 +208,7 @@ fn add_api(glance: &mut Program<'_, Glance>, mounts: Vec<Mount>) {
         largest_chunk: Some(LARGEST_CHUNK),
         ..Uwsgi::new("glance.common.wsgi_app:init_app()")
     };
-    let workload = glance.api(Api {
-        component: "api",
-        image: PROJECT.image,
-        settings: &Component::default(),
-        amounts: PROJECT.amounts,
-        port: API,
-        health: "/healthcheck",
-        uwsgi,
-    });
+    let workload = glance.only_api(API, "/healthcheck", uwsgi);
     // A long upload is let finish.
     workload.pod.grace_seconds = 300;
     if template.is_exclusive() {

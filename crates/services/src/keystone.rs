@@ -1,6 +1,6 @@
 //! Keystone: identity, tokens and the catalog of all other services.
 
-use openstack_operator_model::common::{Component, DeletionPolicy, Reference};
+use openstack_operator_model::common::{DeletionPolicy, Reference};
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::keyring;
 use openstack_operator_model::kind::Kind;
@@ -15,7 +15,7 @@ use openstack_operator_model::status::{IdentityServer, Provides, Stage};
 
 use crate::cloud::{Part, Presence};
 use crate::control_plane::OpenStackControlPlaneSpec;
-use crate::program::{Amounts, Api, Program, Project, Settings};
+use crate::program::{Amounts, Program, Project, Settings};
 use crate::shared::api::{self, Uwsgi};
 use crate::shared::{self, DatabaseClaim};
 
@@ -98,7 +98,7 @@ impl Part for Service {
         keystone.change(|document| shared::cache_options(document, &template.cache, &cache));
         configure(&mut keystone);
         add_tasks(&mut keystone, &identity, &administrator);
-        add_api(&mut keystone);
+        keystone.only_api(API, "/healthcheck", Uwsgi::new("keystone.wsgi.api:application"));
         keystone.plan.catalog = Some(catalog(context, &identity));
         keystone.plan.provides = Provides { identity: Some(identity), ..Provides::default() };
         Ok(keystone.finish())
@@ -234,18 +234,6 @@ fn add_tasks(
     keystone.task("db-contract", TaskStage::Contract, command(&["db_sync", "--contract"]));
     let rotated = TaskStage::Rotate { ring: credential_secret(keystone.context) };
     keystone.task("credential-migrate", rotated, command(&["credential_migrate"]));
-}
-
-fn add_api(keystone: &mut Program<'_, Keystone>) {
-    keystone.api(Api {
-        component: "api",
-        image: PROJECT.image,
-        settings: &Component::default(),
-        amounts: PROJECT.amounts,
-        port: API,
-        health: "/healthcheck",
-        uwsgi: Uwsgi::new("keystone.wsgi.api:application"),
-    });
 }
 
 /// The keys, which are replaced while containers run.

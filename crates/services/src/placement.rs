@@ -1,7 +1,7 @@
 //! Placement: which resources there are, and who uses them.
 
 use kube::CustomResource;
-use openstack_operator_model::common::{Component, Origin};
+use openstack_operator_model::common::Origin;
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::plan::{Plan, Port, TaskStage};
@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cloud::{Part, Presence};
-use crate::program::{Amounts, Api, Program, Project, Settings};
+use crate::program::{Amounts, Program, Project, Settings};
 use crate::shared::api::Uwsgi;
 use crate::shared::{self, DatabaseClaim};
 use crate::template::ApiTemplate;
@@ -76,15 +76,7 @@ impl Part for Service {
         placement.task("db-expand", TaskStage::Expand, sync());
         placement.task("upgrade-check", TaskStage::Migrate, shared::upgrade_check("placement"));
         placement.task("db-contract", TaskStage::Contract, migrate);
-        placement.api(Api {
-            component: "api",
-            image: PROJECT.image,
-            settings: &Component::default(),
-            amounts: PROJECT.amounts,
-            port: API,
-            health: "/",
-            uwsgi: Uwsgi::new("placement.wsgi.api:application"),
-        });
+        placement.only_api(API, "/", Uwsgi::new("placement.wsgi.api:application"));
         Ok(placement.finish())
     }
 }

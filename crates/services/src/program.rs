@@ -233,6 +233,14 @@ impl<'a, K> Program<'a, K> {
         self.serve(api.component, api.settings, api::serving(container, api.port, api.health))
     }
 
+    /// Adds the API of a service that has no other component, so that all settings are those of the service.
+    pub(crate) fn only_api(&mut self, port: Port, health: &'static str, uwsgi: Uwsgi) -> &mut Workload {
+        let Project { image, amounts, .. } = self.project;
+        let settings = &Component::default();
+        let (image, amounts) = (*image, *amounts);
+        self.api(Api { component: "api", image, settings, amounts, port, health, uwsgi })
+    }
+
     /// Adds a workload with an address: the object's own, or one that ends with the component's name.
     pub(crate) fn serve(
         &mut self,
