@@ -10,7 +10,7 @@ use kube::{CustomResourceExt, Resource};
 use openstack_operator_model::common::{NameReference, Origin};
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
-use openstack_operator_model::need::Needs;
+use openstack_operator_model::need::{Needs, SecretNeed};
 use openstack_operator_model::plan::Plan;
 use openstack_operator_model::service::{self, AnyService, Context, Direction, Entry, Invalid, Member};
 use openstack_operator_model::status::Stage;
@@ -101,11 +101,26 @@ impl<P: Part> service::Service for Deployed<P> {
     }
 
     fn plan(context: &Context<'_, P::Object>) -> Result<Plan, Invalid> {
-        P::plan(context)
+        let plan = P::plan(context)?;
+        keep_given_secrets(&Self::needs(context.object), &plan)?;
+        Ok(plan)
     }
 
     fn direct(object: &P::Object, members: &[Member], memory: &BTreeMap<String, String>) -> Direction {
         P::direct(object, members, memory)
+    }
+}
+
+/// Refuses a Secret of the user that has the name of one that the operator writes: its values would be lost.
+fn keep_given_secrets(needs: &Needs, plan: &Plan) -> Result<(), Invalid> {
+    let is_written = |name: &str| plan.secrets.iter().any(|secret| secret.name == name);
+    match needs.secrets.iter().find(|need| is_written(&need.name)) {
+        None => Ok(()),
+        Some(SecretNeed { field, name, .. }) => {
+            let reason =
+                format!("{name:?} is the name of a Secret that the operator writes: choose another name");
+            Err(Invalid::new(format!("{field}.name"), reason))
+        }
     }
 }
 

@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 
 use openstack_operator_model::plan::{SecretContent, VariableValue};
 
+use openstack_operator_model::lower::Observed;
+use serde_json::json;
+
 use crate::fixture::{rendered, walk};
 
 #[test]
@@ -102,4 +105,13 @@ fn nothing_secret_is_in_a_file_an_argument_or_a_plain_variable() {
             });
         }
     }
+}
+
+#[test]
+fn a_secret_of_the_user_is_never_one_that_the_operator_writes() {
+    let mut case = crate::fixture::case("placement-existing");
+    case.spec["database"]["secretRef"]["name"] = json!("test-database");
+    let refused = case.render(&Observed::default()).err().unwrap();
+    assert_eq!(refused.path, "spec.database.secretRef.name");
+    assert!(refused.reason.contains("choose another name"), "{refused}");
 }

@@ -21,7 +21,7 @@ const STEP: Duration = Duration::from_mins(5);
 const REGION: &str = "Second";
 const GLANCE: &str = "second-glance";
 const PLACEMENT: &str = "second-placement";
-const DATABASE_SECRET: &str = "-database";
+const DATABASE_SECRET: &str = "-login";
 const ADMINISTRATOR: &str = "keystone-administrator";
 const APPLICATION_CREDENTIAL: &str = "placement-application-credential";
 
