@@ -153,9 +153,10 @@ impl Part for Service {
             return Err(Invalid::new("spec.nova.clusterRef", "is missing: name a Nova"));
         };
         let compute = context.inputs.compute(nova::KIND, name, "spec.nova.clusterRef.name")?;
-        let Identity { server, .. } = shared::identity(context, &template.keystone)?;
+        let Identity { server, own_region, .. } = shared::identity(context, &template.keystone)?;
         let account = Account {
             server,
+            own_region,
             username: compute.identity_username.clone(),
             method: compute.identity_method,
             secret: compute.identity_secret.clone(),

@@ -31,6 +31,8 @@ pub(crate) struct Registration {
 #[derive(Clone)]
 pub(crate) struct Account {
     pub(crate) server: IdentityServer,
+    /// Region in whose catalog the identity service itself is, where it is known.
+    pub(crate) own_region: Option<String>,
     pub(crate) method: LoginMethod,
     /// Name of the user, where it is not in the Secret.
     pub(crate) username: Option<String>,
@@ -42,6 +44,8 @@ pub(crate) struct Account {
 pub(crate) struct Identity {
     pub(crate) provider: Option<Reference>,
     pub(crate) server: IdentityServer,
+    /// Region in whose catalog the identity service itself is. An existing one may be in none of its services' regions.
+    pub(crate) own_region: Option<String>,
 }
 
 pub(crate) fn identity<K>(
@@ -52,7 +56,8 @@ pub(crate) fn identity<K>(
         let field = "spec.keystone.clusterRef.name";
         let server = context.inputs.identity(keystone::KIND, &cluster.name, field)?.clone();
         let provider = Some(Reference::new(keystone::KIND, &cluster.name));
-        return Ok(Identity { provider, server });
+        let own_region = Some(server.region.clone());
+        return Ok(Identity { provider, server, own_region });
     }
     let Some(url) = &settings.auth_url else {
         let reason = "is incomplete: name a Keystone in clusterRef or an existing one in authUrl";
@@ -69,6 +74,7 @@ pub(crate) fn identity<K>(
             secret: administrator,
             secret_key: "password".to_owned(),
         },
+        own_region: None,
     })
 }
 
@@ -80,13 +86,14 @@ pub(crate) fn register<K>(
     user: &str,
     registrations: &[Registration],
 ) -> Result<Account, Invalid> {
-    let Identity { provider, server } = identity(context, settings)?;
+    let Identity { provider, server, own_region } = identity(context, settings)?;
     let mut users = Vec::new();
     let account = if let Some(given) = &settings.app_credential_ref {
         let (method, secret) = (LoginMethod::ApplicationCredential, given.secret_name.clone());
-        Account { server, method, username: None, secret }
+        Account { server, own_region, method, username: None, secret }
     } else if let Some(given) = &settings.secret_ref {
-        Account { server, method: LoginMethod::Password, username: None, secret: given.name.clone() }
+        let method = LoginMethod::Password;
+        Account { server, own_region, method, username: None, secret: given.name.clone() }
     } else {
         let secret = name::part(context.name, "identity");
         plan.secrets.push(SecretPlan::login(&secret, user));
@@ -97,7 +104,8 @@ pub(crate) fn register<K>(
             // Services act for all projects as administrators, and vouch for requests of users as services.
             roles: ["admin", "service"].map(str::to_owned).to_vec(),
         });
-        Account { server, method: LoginMethod::Password, username: Some(user.to_owned()), secret }
+        let method = LoginMethod::Password;
+        Account { server, own_region, method, username: Some(user.to_owned()), secret }
     };
     let server = account.server.clone();
     plan.catalog = provider.map(|provider| Catalog {
@@ -153,8 +161,11 @@ impl Account {
             .set(AUTHTOKEN, "service_token_roles", "service")
             .set(AUTHTOKEN, "service_token_roles_required", true)
             .set(AUTHTOKEN, "interface", "internal")
-            .set(AUTHTOKEN, "www_authenticate_uri", &self.server.public_url)
-            .set(AUTHTOKEN, "region_name", &self.server.region);
+            .set(AUTHTOKEN, "www_authenticate_uri", &self.server.public_url);
+        let document = match &self.own_region {
+            Some(region) => document.set(AUTHTOKEN, "region_name", region),
+            None => document,
+        };
         if cache.is_empty() {
             return document;
         }
