@@ -48,10 +48,23 @@ async fn a_cloud_serves_heals_changes_and_goes() -> Result<()> {
         notice("the cloud heals; now changing it");
         changes::changes_as_planned(sandbox, &operator, &cloud).await?;
         rotation::rotates(sandbox, &cloud, &client).await?;
-        notice("the cloud changes as planned; now running services of another namespace on it");
+        notice("the cloud changes as planned; now deleting it");
+        deletion::goes(sandbox, &cloud, deletion::IDENTITY_VOLUMES).await
+    })
+    .await
+}
+
+#[tokio::test]
+#[ignore = "takes six minutes, a cloud of its own: cargo xtask test --only e2e --long"]
+async fn services_of_another_namespace_use_what_a_cloud_has() -> Result<()> {
+    with_cluster_alone("cloud", PodSecurity::Restricted, async |sandbox| {
+        let operator = Operator::install(sandbox).await?;
+        let cloud = Cloud::new(sandbox, "cloud");
+        cloud.apply(&json!({})).await?;
+        cloud.ready(CLOUD_START).await?;
+        let client = Client::start(sandbox, &operator, &cloud, None).await?;
         existing::serves_another_namespace(sandbox, &cloud, &client).await?;
         operator.rests(sandbox, &client).await?;
-        notice("services of another namespace came and went; now deleting the cloud");
         deletion::goes(sandbox, &cloud, deletion::IDENTITY_VOLUMES).await
     })
     .await
