@@ -48,6 +48,7 @@ async fn a_cloud_serves_heals_changes_and_goes() -> Result<()> {
         notice("the cloud heals; now changing it");
         changes::changes_as_planned(sandbox, &operator, &cloud).await?;
         rotation::rotates(sandbox, &cloud, &client).await?;
+        operator.rests(sandbox, &client).await?;
         notice("the cloud changes as planned; now deleting it");
         deletion::goes(sandbox, &cloud, deletion::IDENTITY_VOLUMES).await
     })
