@@ -29,7 +29,8 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    fn lacks(&mut self, message: String) {
+    /// Records something that is missing; the first one is reported.
+    fn record_missing(&mut self, message: String) {
         self.progress.get_or_insert(Progress::waiting(message));
     }
 }
@@ -78,13 +79,14 @@ impl Engine {
         // Objects of other namespaces are deleted by others, in an order of their own.
         gathered.uses.extend((*namespace == key.namespace).then(|| reference.clone()));
         let Some(object) = object else {
-            gathered.lacks(format!("{kind} {name} does not exist ({field})"));
+            gathered.record_missing(format!("{kind} {name} does not exist ({field})"));
             return Ok(());
         };
         let status = match status(&object.data) {
             Ok(status) => status,
             Err(error) => {
-                gathered.lacks(format!("the status of {kind} {name} cannot be read ({field}): {error}"));
+                gathered
+                    .record_missing(format!("the status of {kind} {name} cannot be read ({field}): {error}"));
                 return Ok(());
             }
         };
@@ -92,7 +94,7 @@ impl Engine {
             gathered.unavailable.insert(reference);
         }
         if status.provides.is_empty() {
-            gathered.lacks(format!("{kind} {name} is not available yet"));
+            gathered.record_missing(format!("{kind} {name} is not available yet"));
         } else {
             gathered.resolved.objects.insert((kind.to_owned(), name.clone()), status.provides);
         }
@@ -102,12 +104,12 @@ impl Engine {
     /// Whether a Secret has what is read of it.
     async fn gather_secret(&self, key: &Key, need: &SecretNeed, gathered: &mut Gathered) -> PortResult<()> {
         let Some(secret) = self.ports.cluster.get(SECRET, &key.namespace, &need.name).await? else {
-            gathered.lacks(format!("Secret {} does not exist ({})", need.name, need.field));
+            gathered.record_missing(format!("Secret {} does not exist ({})", need.name, need.field));
             return Ok(());
         };
         let has = |name: &String| secret.data.pointer("/data").is_some_and(|data| data.get(name).is_some());
         if let Some(missing) = need.keys.iter().find(|name| !has(name)) {
-            gathered.lacks(format!("Secret {} has no key {missing} ({})", need.name, need.field));
+            gathered.record_missing(format!("Secret {} has no key {missing} ({})", need.name, need.field));
         }
         Ok(())
     }
@@ -117,12 +119,12 @@ impl Engine {
         for dependency in &needs.after {
             let Dependency { kind, name, condition } = dependency;
             if self.kind(kind).is_none() {
-                gathered.lacks(format!("there is no kind {kind} (spec.dependsOn)"));
+                gathered.record_missing(format!("there is no kind {kind} (spec.dependsOn)"));
                 continue;
             }
             gathered.uses.push(dependency.reference());
             if !self.holds(key, &dependency.reference(), condition).await? {
-                gathered.lacks(format!("{kind} {name} is not {condition} (spec.dependsOn)"));
+                gathered.record_missing(format!("{kind} {name} is not {condition} (spec.dependsOn)"));
             }
         }
         for reference in &needs.later {

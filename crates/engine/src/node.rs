@@ -1,4 +1,4 @@
-//! Nodes: reads them, tells which are lost, and ends pods that stay on a node that leaves.
+//! Nodes: reads them, finds those that are not Ready, and deletes pods that remain on a node that leaves.
 
 use std::collections::{BTreeMap, BTreeSet};
 

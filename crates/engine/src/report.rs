@@ -40,7 +40,7 @@ impl Engine {
     }
 }
 
-/// What is worth an Event: becoming Ready, ceasing to be it, losing something, and getting stuck.
+/// The Event for a transition: Ready, no longer Ready, Degraded or Stalled.
 fn transition(before: &Status, after: &Status) -> Option<Announcement> {
     let find = |status: &Status, kind: &str| {
         status.conditions.iter().find(|condition| condition.type_ == kind).map(|condition| {

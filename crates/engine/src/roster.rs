@@ -156,7 +156,7 @@ fn leaving(rows: &[NodeRow]) -> Vec<&str> {
     rows.iter().filter(|row| row.state == NodeState::Leaving).map(|row| row.name.as_str()).collect()
 }
 
-/// How far all nodes have come where nobody waits for lost ones.
+/// Progress of the agents of all nodes, without those of lost nodes.
 fn progress(rows: &[NodeRow], lost: &[String]) -> Progress {
     let of = |state: NodeState| -> Vec<&str> {
         let rows = rows.iter().filter(|row| row.state == state && !lost.contains(&row.name));

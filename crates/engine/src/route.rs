@@ -161,9 +161,9 @@ impl Router {
         keys
     }
 
-    /// Nodes tell of themselves all the time; only their labels decide anything that nothing else tells of. A node that
-    /// gets a taint, stops being Ready or becomes it again is told by its pods, whose readiness changes after the
-    /// node's does, and by the `DaemonSet`s, which count it or no longer do.
+    /// Nodes send heartbeats all the time; only a change of labels triggers a reconcile here. When a node gets a taint or
+    /// its readiness changes, the readiness of its pods and the counts of its `DaemonSet`s change too, and their events
+    /// trigger the reconcile.
     fn node_changed(
         &mut self,
         place: (String, String),

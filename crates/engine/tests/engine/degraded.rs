@@ -1,4 +1,4 @@
-//! Nodes that are lost: a cloud goes on without them, and says so.
+//! Lost nodes: an object stays Ready and becomes Degraded.
 
 use openstack_operator_model::kind::{CONFIG_MAP, DAEMON_SET, Kind};
 use openstack_operator_services::{chassis, compute, control_plane, neutron, ovn};
