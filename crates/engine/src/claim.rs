@@ -27,36 +27,38 @@ impl Engine {
     /// Everything that a plan makes on servers of others.
     pub(crate) async fn effects(&self, namespace: &str, plan: &Plan) -> PortResult<Vec<Effect>> {
         let mut effects = Vec::new();
-        let mut add = |what, provider: &Reference, address: &str, name: &str, retained| {
+        let effect = |what, provider: &Reference, address: &str, name: &str| Effect {
+            what,
+            provider: provider.clone(),
             // An object says itself where it is reached; a server that is no object cannot.
-            let address = (provider.kind == SECRET.kind).then(|| address.to_owned());
-            let name = name.to_owned();
-            effects.push(Effect { what, provider: provider.clone(), address, region: None, name, retained });
+            address: (provider.kind == SECRET.kind).then(|| address.to_owned()),
+            region: None,
+            name: name.to_owned(),
+            retained: false,
         };
         for Database { provider, server, database, secret, retained } in &plan.databases {
             let address = format!("{}:{}", server.host, server.admin_port);
-            add(EffectKind::Database, provider, &address, database, *retained);
+            let made = effect(EffectKind::Database, provider, &address, database);
+            effects.push(Effect { retained: *retained, ..made });
             let user = self.username(namespace, plan, secret).await?;
-            add(EffectKind::DatabaseUser, provider, &address, &user, false);
+            effects.push(effect(EffectKind::DatabaseUser, provider, &address, &user));
         }
         for messaging in &plan.messaging {
             let Messaging { provider, server, virtual_host, secret } = messaging;
             let address = &server.management_url;
-            add(EffectKind::MessagingHost, provider, address, virtual_host, false);
+            effects.push(effect(EffectKind::MessagingHost, provider, address, virtual_host));
             let user = self.username(namespace, plan, secret).await?;
-            add(EffectKind::MessagingUser, provider, address, &user, false);
+            effects.push(effect(EffectKind::MessagingUser, provider, address, &user));
         }
         if let Some(Catalog { provider, server, services, users, .. }) = &plan.catalog {
             let address = &server.internal_url;
             for service in services {
-                add(EffectKind::CatalogService, provider, address, &service.service_type, false);
+                let made = effect(EffectKind::CatalogService, provider, address, &service.service_type);
+                // Others may have the same service in other regions.
+                effects.push(Effect { region: Some(server.region.clone()), ..made });
             }
             for user in users {
-                add(EffectKind::IdentityUser, provider, address, &user.name, false);
-            }
-            // Others may have the same service in other regions.
-            for effect in effects.iter_mut().filter(|effect| effect.what == EffectKind::CatalogService) {
-                effect.region = Some(server.region.clone());
+                effects.push(effect(EffectKind::IdentityUser, provider, address, &user.name));
             }
         }
         effects.sort();

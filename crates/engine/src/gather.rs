@@ -6,7 +6,7 @@ use openstack_operator_model::assess;
 use openstack_operator_model::common::{Dependency, Reference};
 use openstack_operator_model::condition::Progress;
 use openstack_operator_model::kind::{Kind, SECRET, SERVICE};
-use openstack_operator_model::need::{Needs, NodeNeed, ObjectNeed, Resolved, SecretNeed};
+use openstack_operator_model::need::{Needs, NodeNeed, ObjectNeed, Resolved, SecretNeed, service_place};
 use openstack_operator_model::status::{NodeRow, Status};
 use serde_json::Value;
 
@@ -48,9 +48,7 @@ impl Engine {
         }
         self.gather_readiness(key, needs, &mut gathered).await?;
         for name in &needs.addresses {
-            let mut words = name.split('.');
-            let service = words.next().unwrap_or_default();
-            let namespace = words.next().unwrap_or(&key.namespace);
+            let (service, namespace) = service_place(name, &key.namespace);
             let service = self.ports.cluster.get(SERVICE, namespace, service).await?;
             let address =
                 service.as_ref().and_then(|service| service.data.pointer("/spec/clusterIP")?.as_str());

@@ -99,16 +99,9 @@ pub enum JobOutcome {
 }
 
 pub fn job_outcome(live: &Value) -> JobOutcome {
-    let holds = |kind: &str| {
-        live.pointer("/status/conditions")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .any(|condition| text(condition, "/type") == kind && text(condition, "/status") == "True")
-    };
-    if holds("Complete") {
+    if holds(live, "Complete") {
         JobOutcome::Complete
-    } else if holds("Failed") {
+    } else if holds(live, "Failed") {
         JobOutcome::Failed
     } else {
         JobOutcome::Running

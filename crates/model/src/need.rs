@@ -54,6 +54,12 @@ pub fn selects(selector: &Labels, labels: &Labels) -> bool {
     selector.iter().all(|(label, value)| labels.get(label) == Some(value))
 }
 
+/// Name and namespace of a Service of `Needs.addresses`, for an object in this namespace.
+pub fn service_place<'a>(address: &'a str, namespace: &'a str) -> (&'a str, &'a str) {
+    let mut words = address.split('.');
+    (words.next().unwrap_or_default(), words.next().unwrap_or(namespace))
+}
+
 /// An object of which something is used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectNeed {

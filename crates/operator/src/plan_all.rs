@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
 use openstack_operator_engine::engine::{Key, instance};
 use openstack_operator_model::lower::{self, Instance, Manifests, Observed, SecretFacts};
-use openstack_operator_model::need::{Labels, Needs, NodeNeed, ObjectNeed, Resolved};
+use openstack_operator_model::need::{Labels, Needs, NodeNeed, ObjectNeed, Resolved, service_place};
 use openstack_operator_model::node::Node;
 use openstack_operator_model::plan::{Child, Plan};
 use openstack_operator_model::service::{AnyObject, AnyService, Invalid, Site};
@@ -166,8 +166,7 @@ impl<'a> Planning<'a> {
         let key = &pending.written.key;
         let needs = pending.decoded.needs();
         for name in needs.addresses {
-            let (service, rest) = name.split_once('.').unwrap_or((&name, &key.namespace));
-            let namespace = rest.split('.').next().unwrap_or_default();
+            let (service, namespace) = service_place(&name, &key.namespace);
             let place = (namespace.to_owned(), service.to_owned());
             // A Service has no number before it is made; its name stands for it.
             let address = self.known.addresses.get(&place).cloned();

@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::control_plane::OpenStackControlPlaneSpec;
+use crate::takes::rules::validation;
 use crate::takes::{self, Take, Takes};
 
 mod block;
@@ -234,10 +235,6 @@ fn fields(field: &str, part: &impl Serialize) -> Result<Map<String, Value>, Inva
         Ok(_) => Ok(Map::new()),
         Err(error) => Err(Invalid::new(field, format!("has no JSON form: {error}"))),
     }
-}
-
-fn validation(rule: String, message: String) -> ValidationRule {
-    ValidationRule { rule, message: Some(message), ..ValidationRule::default() }
 }
 
 /// A cloud whose parts are settled.

@@ -13,6 +13,7 @@ use openstack_operator_model::service::{self, Context, Invalid};
 use crate::PARTS;
 use crate::cloud::{self, AnyPart, Cloud, Settled};
 use crate::takes::ALL_COMPONENTS;
+use crate::takes::rules::validation;
 
 pub use spec::*;
 
@@ -99,11 +100,8 @@ fn components_rule() -> ValidationRule {
             ways.push(format!("self.service == '{service}' && self.component in [{}]", quoted(&components)));
         }
     }
-    ValidationRule {
-        rule: ways.join(" || "),
-        message: Some("components: the service has no such component: see the fields of its kind".to_owned()),
-        ..ValidationRule::default()
-    }
+    let message = "components: the service has no such component: see the fields of its kind";
+    validation(ways.join(" || "), message.to_owned())
 }
 
 /// Adds to the schema a block for each part, and the rules that concern several of them.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
 use openstack_operator_model::kind::Kind;
 
-use super::{AnyPart, Presence, validation};
+use super::{AnyPart, Presence};
+use crate::takes::rules::validation;
 use crate::takes::{Needed, Take};
 use crate::{keystone, mariadb, memcached, rabbitmq};
 

@@ -139,11 +139,6 @@ pub(crate) struct MessageBus {
     pub(crate) port: u16,
 }
 
-/// Secret whose `transport_url` leads to a virtual host.
-pub(crate) fn messaging_secret(name: &str, suffix: &str) -> String {
-    name::part(name, suffix)
-}
-
 /// Adds a virtual host to a plan.
 pub(crate) fn messaging<K>(
     context: &Context<'_, K>,
@@ -151,7 +146,7 @@ pub(crate) fn messaging<K>(
     claim: &MessagingClaim<'_>,
 ) -> Result<MessageBus, Invalid> {
     let MessagingClaim { settings, virtual_host, suffix } = claim;
-    let secret = messaging_secret(context.name, suffix);
+    let secret = name::part(context.name, suffix);
     let variable = Variable::secret("OS_DEFAULT__TRANSPORT_URL", &secret, "transport_url");
     let Some(cluster) = &settings.cluster_ref else {
         let Some(given) = settings.secret_ref.as_ref().filter(|_| !settings.hosts.is_empty()) else {

@@ -84,6 +84,7 @@ fn required(field: &str, needed: Needed, ways: &[&str], remedy: &str) -> Validat
     validation(text, format!("spec.{field} is incomplete: {remedy}"))
 }
 
-fn validation(rule: String, message: String) -> ValidationRule {
+/// A rule in CEL and what the API server answers where it does not hold.
+pub(crate) fn validation(rule: String, message: String) -> ValidationRule {
     ValidationRule { rule, message: Some(message), ..ValidationRule::default() }
 }
