@@ -22,7 +22,7 @@ use crate::cloud::{Part, Presence};
 use crate::control_plane::OpenStackControlPlaneSpec;
 use crate::program::Amounts;
 use crate::shared;
-use crate::takes::{self, Role, Scale, Take, Takes};
+use crate::takes::{self, Take, Takes};
 
 mod galera;
 
@@ -97,12 +97,7 @@ impl MariaDBTemplate {
 
 impl Takes for MariaDBTemplate {
     fn takes(&mut self) -> Vec<Take<'_>> {
-        let mut takes = vec![
-            Take::Replicas { scale: Scale::Quorum, replicas: &mut self.replicas },
-            Take::StorageClass(&mut self.storage.storage_class),
-        ];
-        takes.extend(takes::pods(&mut self.common.pods, Role::Control));
-        takes
+        takes::quorum(&mut self.replicas, &mut self.storage, &mut self.common.pods)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::cloud::{Part, Presence};
 use crate::control_plane::OpenStackControlPlaneSpec;
 use crate::program::Amounts;
 use crate::shared;
-use crate::takes::{self, Role, Scale, Take, Takes};
+use crate::takes::{self, Take, Takes};
 
 pub const KIND: Kind = Kind::own("RabbitMQ", "rabbitmqs");
 const AMQP: Port = Port { name: "amqp", number: 5672 };
@@ -84,12 +84,7 @@ impl RabbitMQTemplate {
 
 impl Takes for RabbitMQTemplate {
     fn takes(&mut self) -> Vec<Take<'_>> {
-        let mut takes = vec![
-            Take::Replicas { scale: Scale::Quorum, replicas: &mut self.replicas },
-            Take::StorageClass(&mut self.storage.storage_class),
-        ];
-        takes.extend(takes::pods(&mut self.common.pods, Role::Control));
-        takes
+        takes::quorum(&mut self.replicas, &mut self.storage, &mut self.common.pods)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use openstack_operator_model::common::{
     ContainerSettings, Dependency, Exposure, NameReference, PodAdditions, PodSettings, Reference, Scheduling,
+    Storage,
 };
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::Needs;
@@ -151,6 +152,20 @@ pub(crate) fn pods(settings: &mut PodSettings, role: Role) -> [Take<'_>; 3] {
         Take::Scheduling { field: "", role, scheduling },
         Take::Pods { depends_on, additions },
     ]
+}
+
+/// What the members of a quorum with volumes of their own take.
+pub(crate) fn quorum<'a>(
+    replicas: &'a mut Option<i32>,
+    storage: &'a mut Storage,
+    pods: &'a mut PodSettings,
+) -> Vec<Take<'a>> {
+    let mut takes = vec![
+        Take::Replicas { scale: Scale::Quorum, replicas },
+        Take::StorageClass(&mut storage.storage_class),
+    ];
+    takes.extend(self::pods(pods, Role::Control));
+    takes
 }
 
 /// What settings need of others.
