@@ -158,7 +158,7 @@ enum Kept {
     Foreign(String),
 }
 
-fn document(origin: &Origin, value: Value, namespace: &Namespace) -> Result<Kept, Vec<Problem>> {
+fn document(origin: &Origin, mut value: Value, namespace: &Namespace) -> Result<Kept, Vec<Problem>> {
     let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
     let title = format!("{kind} {name}").trim().to_owned();
@@ -178,12 +178,13 @@ fn document(origin: &Origin, value: Value, namespace: &Namespace) -> Result<Kept
     if name.is_empty() {
         return Err(one("metadata.name", "is required".to_owned()));
     }
-    let mut found: Vec<Problem> =
-        schema::check(&schema::of(service), &value, None).into_iter().map(problem).collect();
+    let schema = schema::of(service);
+    let mut found: Vec<Problem> = schema::check(&schema, &value, None).into_iter().map(problem).collect();
     found.extend(unknown_metadata(&value).map(problem));
     if !found.is_empty() {
         return Err(found);
     }
+    schema::fill_defaults(&schema, &mut value);
     let mut object: DynamicObject =
         serde_json::from_value(value).map_err(|error| one("metadata", format!("cannot be read: {error}")))?;
     let chosen =

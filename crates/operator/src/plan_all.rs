@@ -240,7 +240,7 @@ impl<'a> Planning<'a> {
     fn finish(mut self) -> Result<Vec<Planned>, Problems> {
         let waiting: BTreeSet<Key> = self.pending.iter().map(|pending| pending.written.key.clone()).collect();
         let planned: BTreeSet<Key> = self.planned.iter().map(|planned| planned.key.clone()).collect();
-        let mut unmet = Vec::new();
+        let (mut unmet, mut circular) = (Vec::new(), Vec::new());
         for Pending { written, decoded, .. } in &self.pending {
             for need in decoded.needs().objects {
                 let key = needed(&written.key, &need);
@@ -248,9 +248,15 @@ impl<'a> Planning<'a> {
                     self.seen.contains(&key) && !planned.contains(&key) && !waiting.contains(&key);
                 // One that is itself wrong is told as such, and is the reason for the others.
                 if self.provides(&key).is_none() && !is_known_to_fail {
-                    unmet.push(written.problem(unprovided(&need, &key, waiting.contains(&key))));
+                    let waits = waiting.contains(&key);
+                    let problem = written.problem(unprovided(&need, &key, waits));
+                    if waits { circular.push(problem) } else { unmet.push(problem) }
                 }
             }
+        }
+        // Objects wait for each other in a circle only where nothing else keeps one of them waiting.
+        if self.problems.is_empty() && unmet.is_empty() {
+            unmet = circular;
         }
         self.problems.extend(unmet);
         if self.problems.is_empty() { Ok(self.planned) } else { Err(Problems(self.problems)) }

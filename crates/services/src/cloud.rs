@@ -14,8 +14,8 @@ use openstack_operator_model::need::{Needs, SecretNeed};
 use openstack_operator_model::plan::Plan;
 use openstack_operator_model::service::{self, AnyService, Context, Direction, Entry, Invalid, Member};
 use openstack_operator_model::status::Stage;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::control_plane::OpenStackControlPlaneSpec;
@@ -46,9 +46,9 @@ pub trait Part: 'static {
 
     fn template(object: &Self::Object) -> &Self::Template;
 
-    /// Why a cloud with these settings has no use for the service.
-    fn replaced_by(_cloud: &OpenStackControlPlaneSpec) -> Option<&'static str> {
-        None
+    /// Whether something else in a cloud with these settings takes the place of the service.
+    fn is_replaced(_cloud: &OpenStackControlPlaneSpec) -> bool {
+        false
     }
 
     /// Rules of the cloud's definition that concern the service, as pairs of CEL and message.
@@ -130,7 +130,7 @@ pub trait AnyPart: AnyService {
     fn field(&self) -> &'static str;
     fn stage(&self) -> Stage;
     fn presence(&self) -> Presence;
-    fn replaced_by(&self, cloud: &OpenStackControlPlaneSpec) -> Option<&'static str>;
+    fn is_replaced(&self, cloud: &OpenStackControlPlaneSpec) -> bool;
     /// Schema of the part's block.
     fn block(&self) -> JSONSchemaProps;
     /// Rules of the cloud's definition that concern the part.
@@ -170,8 +170,8 @@ impl<P: Part> AnyPart for Entry<Deployed<P>> {
         P::PRESENCE
     }
 
-    fn replaced_by(&self, cloud: &OpenStackControlPlaneSpec) -> Option<&'static str> {
-        P::replaced_by(cloud)
+    fn is_replaced(&self, cloud: &OpenStackControlPlaneSpec) -> bool {
+        P::is_replaced(cloud)
     }
 
     fn block(&self) -> JSONSchemaProps {
@@ -203,7 +203,7 @@ impl<P: Part> AnyPart for Entry<Deployed<P>> {
 
     fn settle(&self, block: &Value, cloud: &Cloud<'_>) -> Result<Settled, Invalid> {
         let field = format!("spec.{}", P::FIELD);
-        let mut template: P::Template = serde_json::from_value(without_enabled(block))
+        let mut template = P::Template::deserialize(block)
             .map_err(|error| Invalid::new(&field, format!("cannot be read: {error}")))?;
         for take in template.takes() {
             match settle::settle(take, cloud, P::FIELD) {
@@ -219,14 +219,6 @@ impl<P: Part> AnyPart for Entry<Deployed<P>> {
         spec.extend(fields(&field, &origin)?);
         Ok(Settled::Child { spec: Value::Object(spec), entrance })
     }
-}
-
-fn without_enabled(block: &Value) -> Value {
-    let mut block = block.clone();
-    if let Some(fields) = block.as_object_mut() {
-        fields.remove("enabled");
-    }
-    block
 }
 
 fn fields(field: &str, part: &impl Serialize) -> Result<Map<String, Value>, Invalid> {

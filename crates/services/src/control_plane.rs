@@ -74,6 +74,9 @@ fn components() -> Vec<String> {
 }
 
 fn check_components(spec: &OpenStackControlPlaneSpec) -> Result<(), Invalid> {
+    if spec.components.is_empty() {
+        return Ok(());
+    }
     let known = components();
     for (index, given) in spec.components.iter().enumerate() {
         let name = format!("{}/{}", given.service, given.component);

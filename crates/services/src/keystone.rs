@@ -51,8 +51,8 @@ impl Part for Service {
         &object.spec.template
     }
 
-    fn replaced_by(cloud: &OpenStackControlPlaneSpec) -> Option<&'static str> {
-        cloud.identity.as_ref().map(|_| "spec.identity")
+    fn is_replaced(cloud: &OpenStackControlPlaneSpec) -> bool {
+        cloud.identity.is_some()
     }
 
     fn cloud_rules() -> Vec<(String, String)> {

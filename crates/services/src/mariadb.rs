@@ -116,8 +116,8 @@ impl Part for Service {
         &object.spec.template
     }
 
-    fn replaced_by(cloud: &OpenStackControlPlaneSpec) -> Option<&'static str> {
-        cloud.database.as_ref().map(|_| "spec.database")
+    fn is_replaced(cloud: &OpenStackControlPlaneSpec) -> bool {
+        cloud.database.is_some()
     }
 
     fn cloud_rules() -> Vec<(String, String)> {

@@ -76,8 +76,8 @@ impl Part for Service {
         &object.spec.template
     }
 
-    fn replaced_by(cloud: &OpenStackControlPlaneSpec) -> Option<&'static str> {
-        cloud.cache.as_ref().map(|_| "spec.cache")
+    fn is_replaced(cloud: &OpenStackControlPlaneSpec) -> bool {
+        cloud.cache.is_some()
     }
 
     fn cloud_rules() -> Vec<(String, String)> {

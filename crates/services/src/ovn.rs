@@ -81,8 +81,8 @@ impl Part for Service {
         &object.spec.template
     }
 
-    fn replaced_by(cloud: &OpenStackControlPlaneSpec) -> Option<&'static str> {
-        (cloud.network_backend == Mechanism::Ovs).then_some("spec.networkBackend")
+    fn is_replaced(cloud: &OpenStackControlPlaneSpec) -> bool {
+        cloud.network_backend == Mechanism::Ovs
     }
 
     fn cloud_rules() -> Vec<(String, String)> {

@@ -102,8 +102,8 @@ impl Part for Service {
         &object.spec.template
     }
 
-    fn replaced_by(cloud: &OpenStackControlPlaneSpec) -> Option<&'static str> {
-        cloud.messaging.as_ref().map(|_| "spec.messaging")
+    fn is_replaced(cloud: &OpenStackControlPlaneSpec) -> bool {
+        cloud.messaging.is_some()
     }
 
     fn cloud_rules() -> Vec<(String, String)> {

@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use openstack_operator_model::image::{Family, ImageDefaults};
+use openstack_operator_model::service::Site;
 use openstack_operator_services::ALL;
 use serde_json::Value;
 
 use super::*;
+use crate::input::{self, Input, Namespace, Problems};
+use crate::plan_all::{Known, plan_all};
 
 struct File {
     name: String,
@@ -76,6 +80,22 @@ fn what_the_api_server_takes_has_no_problems() {
         })
         .collect();
     assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
+/// What an object needs and the file does not hold cannot be planned here; everything else can.
+#[test]
+fn what_the_api_server_takes_can_be_planned() {
+    let images = ImageDefaults { family: Family::Kolla, registry: None, tags: BTreeMap::new() };
+    let site = Site { images, cluster_domain: "cluster.local".to_owned() };
+    let namespace = Namespace::Default("corpus".to_owned());
+    let mut wrong = Vec::new();
+    for file in files("accepted") {
+        let Input { documents, .. } = input::read(&[file.name.into()], &namespace).unwrap();
+        let Err(Problems(problems)) = plan_all(documents, &site, &Known::default()) else { continue };
+        let problems = problems.iter().map(ToString::to_string);
+        wrong.extend(problems.filter(|problem| !problem.contains("nothing provides")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

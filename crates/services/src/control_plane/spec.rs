@@ -148,7 +148,7 @@ impl OpenStackControlPlaneSpec {
     /// Whether the cloud has a part.
     pub(crate) fn has(&self, part: &dyn AnyPart) -> bool {
         let enabled = self.block(part.field()).get("enabled").and_then(Value::as_bool);
-        enabled.unwrap_or(part.presence() == Presence::ByDefault) && part.replaced_by(self).is_none()
+        enabled.unwrap_or(part.presence() == Presence::ByDefault) && !part.is_replaced(self)
     }
 }
 
