@@ -32,6 +32,9 @@ pub(crate) struct Arguments {
     /// Run one layer alone.
     #[arg(long, value_name = "LAYER")]
     only: Option<Layer>,
+    /// Run only those tests of a suite whose names contain this.
+    #[arg(long, value_name = "TEXT", requires = "only")]
+    name: Option<String>,
     #[command(flatten)]
     existing: Existing,
     /// Leave the cluster up that was made for the tests.
@@ -213,8 +216,9 @@ fn run_layers(
         graph.add(suite, Weight::Heavy, &before, move |log| {
             let mut command = cargo(directories);
             command.args(suite::arguments(suite).split(' ')).envs(environment);
+            command.arg("--").args(&arguments.name);
             if arguments.long {
-                command.args(["--", "--include-ignored"]);
+                command.arg("--include-ignored");
             }
             run_tests(&mut command, log, outcome)
         });
