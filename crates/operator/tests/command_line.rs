@@ -7,6 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use regex::Regex;
+
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_openstack-operator"));
     // Whatever the one who runs the tests has set must not change what they say.
@@ -57,8 +59,9 @@ fn kinds(rendered: &str) -> Vec<String> {
 
 #[test]
 fn every_sample_renders_in_the_order_of_phases() {
+    let entries = fs::read_dir(root().join("samples")).unwrap().map(|entry| entry.unwrap().path());
     let samples: Vec<PathBuf> =
-        fs::read_dir(root().join("samples")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        entries.filter(|path| path.extension().is_some_and(|end| end == "yaml")).collect();
     assert!(samples.len() >= 3);
     for sample in samples {
         let output = run(&["render", "-f", sample.to_str().unwrap()]);
@@ -68,6 +71,23 @@ fn every_sample_renders_in_the_order_of_phases() {
         let mut sorted = found.clone();
         sorted.sort_unstable();
         assert_eq!(found, sorted, "{}", sample.display());
+    }
+}
+
+#[test]
+fn the_production_template_is_rejected_until_every_placeholder_is_replaced() {
+    let template = fs::read_to_string(root().join("samples/production.yaml.template")).unwrap();
+    let holds_placeholder = |line: &&str| !line.starts_with('#') && line.contains(": <");
+    let placeholders: Vec<&str> = template.lines().filter(holds_placeholder).collect();
+    assert!(placeholders.len() >= 5, "{placeholders:?}");
+    let filled = Regex::new(": <.*>").unwrap().replace_all(&template, ": eth9").into_owned();
+    let render = |text: &str| run(&["render", "-f", Draft::new("production.yaml", text).path()]);
+    let accepted = render(&filled);
+    assert!(accepted.status.success(), "{}", text(&accepted.stderr));
+    for placeholder in placeholders {
+        let value = placeholder.split_once(": ").unwrap().1;
+        let rejected = render(&filled.replace(&placeholder.replace(value, "eth9"), placeholder));
+        assert_eq!(rejected.status.code(), Some(2), "{placeholder}");
     }
 }
 
