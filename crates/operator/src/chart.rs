@@ -65,6 +65,14 @@ pub(crate) fn files() -> BTreeMap<String, String> {
     files.into_iter().map(|(path, text)| (path.to_owned(), text)).collect()
 }
 
+/// A CRD as a template of the chart. Helm never updates what is in a chart's `crds` directory, and deletes what is among
+/// the templates together with every object of that kind, unless an annotation forbids it.
+pub(crate) fn kept(crd: &Value) -> Value {
+    let mut crd = crd.clone();
+    crd["metadata"]["annotations"]["helm.sh/resource-policy"] = json!("keep");
+    crd
+}
+
 fn template(objects: &[Value]) -> String {
     // Longer words first: one is the beginning of another.
     let mut expressions = EXPRESSIONS;
@@ -131,6 +139,16 @@ mod tests {
         let deployment = &files()["templates/deployment.yaml"];
         assert!(deployment.contains("replicas: {{ .Values.replicas }}\n"), "{deployment}");
         assert!(deployment.contains("namespace: {{ .Release.Namespace }}\n"), "{deployment}");
+    }
+
+    #[test]
+    fn helm_updates_the_definitions_and_never_deletes_them() {
+        for crd in installation::crds() {
+            let kept = kept(&crd);
+            assert_eq!(kept["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
+            assert_eq!(kept["spec"], crd["spec"]);
+            assert!(!yaml(&kept).contains("{{"), "Helm would evaluate it");
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(crate) fn files() -> Result<BTreeMap<String, String>, Problems> {
         installation::crds().into_iter().map(|crd| (format!("{}.yaml", name(&crd)), crd)).collect();
     for (file, crd) in &crds {
         files.insert(format!("crds/{file}"), yaml(crd));
-        files.insert(format!("{CHART}/crds/{file}"), yaml(crd));
+        files.insert(format!("{CHART}/templates/crds/{file}"), yaml(&chart::kept(crd)));
     }
     let kinds: Vec<&str> = crds.iter().map(|(file, _)| file.as_str()).collect();
     files.insert("crds/kustomization.yaml".to_owned(), kustomization(&kinds, &json!({})));

@@ -40,7 +40,7 @@ pub fn kustomized() -> Result<Vec<Value>> {
 
 /// What `helm install` would apply, with values as on its command line.
 pub fn charted(values: &[&str]) -> Result<Vec<Value>> {
-    let mut arguments = vec!["template", NAME, CHART, "--namespace", NAME, "--include-crds"];
+    let mut arguments = vec!["template", NAME, CHART, "--namespace", NAME];
     arguments.extend(values.iter().flat_map(|value| ["--set", value]));
     parse(&run("APISERVER_HELM", "helm", &arguments)?)
 }
@@ -71,6 +71,10 @@ fn whole_numbers(value: &Value) -> Value {
 }
 
 fn plain(mut object: Value) -> Value {
+    // Only Helm needs to be kept from deleting the definitions.
+    if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.remove("helm.sh/resource-policy");
+    }
     let Some(pod) = object.pointer_mut("/spec/template/spec") else { return object };
     if pod["imagePullSecrets"] == json!([])
         && let Some(pod) = pod.as_object_mut()
