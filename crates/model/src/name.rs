@@ -12,7 +12,7 @@ pub const LONGEST_PARENT: usize = 26;
 /// The name of a part of an instance, e.g. `cloud-keystone-db-sync`. What would be too long is cut and made unique
 /// by a hash, so that a name is always valid.
 pub fn part(instance: &str, part: &str) -> String {
-    fitted(&format!("{instance}-{part}"))
+    shorten(&format!("{instance}-{part}"), LONGEST)
 }
 
 /// The name of a part, or of the instance itself where the part has no name of its own.
@@ -20,12 +20,13 @@ pub fn optional_part(instance: &str, name: Option<&str>) -> String {
     name.map_or_else(|| instance.to_owned(), |name| part(instance, name))
 }
 
-fn fitted(name: &str) -> String {
-    if name.len() <= LONGEST {
+/// A name of at most so many characters. A longer one is cut and made unique by a hash.
+pub fn shorten(name: &str, longest: usize) -> String {
+    if name.len() <= longest {
         return name.to_owned();
     }
     let hash = hash(name);
-    let kept: String = name.chars().take(LONGEST - 1 - hash.len()).collect();
+    let kept: String = name.chars().take(longest - 1 - hash.len()).collect();
     format!("{}-{hash}", kept.trim_end_matches(['-', '.']))
 }
 

@@ -221,11 +221,18 @@ fn configuration(context: &Context<'_, MariaDB>) -> Result<String, Invalid> {
             ],
         )
         .set("mysqld", "wsrep_provider_options", provider_options.join("; "))
-        .set("mysqld", "wsrep_cluster_name", format!("{}-{}", context.namespace, context.name))
+        .set("mysqld", "wsrep_cluster_name", cluster_name(context.namespace, context.name))
         .set("mysqld", "innodb_buffer_pool_size", buffer_pool)
         .set("mysqld", "max_connections", template.max_connections)
         .merge(template.common.extra_config.get("mariadb.cnf"));
     Ok(document.render())
+}
+
+/// Members with a longer name fail to read each other's messages, and none joins.
+const LONGEST_CLUSTER_NAME: usize = 32;
+
+fn cluster_name(namespace: &str, name: &str) -> String {
+    name::shorten(&format!("{namespace}-{name}"), LONGEST_CLUSTER_NAME)
 }
 
 /// A container of a member, with what all of them see.
@@ -304,5 +311,18 @@ fn workload(context: &Context<'_, MariaDB>, secret: &str) -> Workload {
                 pod: None,
             },
         ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_galera_cluster_name_has_at_most_32_characters() {
+        assert_eq!(cluster_name("openstack", "cloud-mariadb"), "openstack-cloud-mariadb");
+        let (one, other) = (cluster_name(&"n".repeat(63), "one"), cluster_name(&"n".repeat(63), "other"));
+        assert_eq!(one.len(), LONGEST_CLUSTER_NAME);
+        assert_ne!(one, other);
     }
 }
