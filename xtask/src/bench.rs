@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use crate::cloud;
 use crate::cluster::{self, settings::Settings};
 use crate::command::show;
-use crate::directories::Directories;
+use crate::directories::{Directories, Lock};
 use crate::document::Document;
 use crate::graph::{Graph, Weight};
 use crate::images::{Builder, origin::Origin};
@@ -93,7 +93,8 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<()
         document.require_places(parts.iter().map(|part| part.name()))?;
     }
     let builder = Builder::new(directories);
-    let settings = prepare(directories, &builder, &parts, &sample)?;
+    // The lock is held until the last measurement: another run would disturb it.
+    let (settings, _lock) = prepare(directories, &builder, &parts, &sample)?.unzip();
     for part in parts {
         let mut command = measuring(directories);
         command.args(part.command());
@@ -137,26 +138,22 @@ fn prepare(
     builder: &Builder,
     parts: &[Part],
     sample: &Path,
-) -> Result<Option<Settings>> {
+) -> Result<Option<(Settings, Lock)>> {
     if !parts.iter().any(|part| part.needs_cluster()) {
-        // Nothing of the cluster is touched: no lock is needed, and cargo builds on the way to running. A step
-        // without the lock would be taken for a leftover and ended by the next run that holds it.
+        // Nothing of the cluster is touched: no lock is needed, and cargo builds on the way to running.
         progress::say("building the benchmarks, if they changed");
         return Ok(None);
     }
-    let _lock = directories.lock()?;
+    let lock = directories.lock()?;
     process::end_leftovers(directories)?;
     let settings = cluster::prepare(directories, &cluster::Up::at_least(directories, 1)?)?;
     let mut graph = Graph::default();
-    cluster::add_steps(&mut graph, directories, &settings, builder)?;
-    let images = cloud::images(directories, &[sample.to_owned()])?;
-    let images: Vec<&str> = images.iter().map(String::as_str).collect();
-    builder.add_steps(&mut graph, &images)?;
+    cloud::add_cluster(&mut graph, directories, &settings, builder, &[sample.to_owned()])?;
     graph.add("build benchmarks", Weight::Heavy, &[], |log| {
         log.run(cargo(directories).arg("build").args(PROGRAM)).map(|()| String::new())
     });
     graph.run(directories, &Progress::new())?;
-    Ok(Some(settings))
+    Ok(Some((settings, lock)))
 }
 
 fn cargo(directories: &Directories) -> Command {

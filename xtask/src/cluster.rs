@@ -130,8 +130,11 @@ pub(crate) fn prepare(directories: &Directories, arguments: &Up) -> Result<Setti
     Ok(settings)
 }
 
-/// Adds everything that a cluster needs; each step waits only for what it uses. Where cores are short, what
-/// was added first goes first: the longest way to a ready node, then what pods need, the Gateway last.
+/// The steps after which pods run, find each other by name, have volumes and are reached from outside.
+pub(crate) const READY: [&str; 3] = ["cluster DNS", "storage", "Gateway"];
+
+/// Adds the steps that build a cluster; each waits only for what it uses. Where cores are short, the step that was
+/// added first starts first: the longest builds, then the other parts of a node, then those of pods.
 pub(crate) fn add_steps<'a>(
     graph: &mut Graph<'a>,
     directories: &'a Directories,
@@ -139,7 +142,9 @@ pub(crate) fn add_steps<'a>(
     builder: &'a Builder,
 ) -> Result<()> {
     let addresses = &settings.addresses;
-    for program in [Program::Kubernetes, Program::Registry, Program::Etcd, Program::Containerd] {
+    let programs =
+        [Program::Kubernetes, Program::Traefik, Program::Registry, Program::Etcd, Program::Containerd];
+    for program in programs {
         program.add_step(graph, directories);
     }
     graph.add("node file system", Weight::Heavy, &[], |log| {
@@ -147,7 +152,9 @@ pub(crate) fn add_steps<'a>(
     });
     builder.add_steps(graph, &["base"])?;
     for program in [Program::Pause, Program::Coredns, Program::LocalPathProvisioner, Program::Traefik] {
-        program.add_step(graph, directories);
+        if !graph.contains(&program.step()) {
+            program.add_step(graph, directories);
+        }
         let after = [images::PUSH_STEP, &program.step()];
         graph.add(image_step(program), Weight::Heavy, &after, move |log| {
             addons::build_image(builder, program, log)

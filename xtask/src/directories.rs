@@ -1,11 +1,14 @@
 //! Where everything lives on disk, and the lock that keeps two runs apart.
 
+use std::fmt;
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
+
+use crate::process;
 
 /// The directories of the tool. Only `checkout` is under version control.
 #[derive(Debug, Clone)]
@@ -69,19 +72,82 @@ impl Directories {
         self.cache.join("logs")
     }
 
-    /// Holds the cache for this run; another run that changes things waits its turn by failing at once.
-    pub(crate) fn lock(&self) -> Result<Flock<File>> {
+    /// Locks the cache for this run. A run that a step of the lock's owner started waits for its siblings; any
+    /// other run fails at once.
+    pub(crate) fn lock(&self) -> Result<Lock> {
         let path = self.cache.join("lock");
-        let file = File::create(&path).map_err(|error| explain_unwritable(&path, &error))?;
+        let file = open_lock(&path)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => Ok(lock),
-            Err((_, nix::errno::Errno::EWOULDBLOCK)) => bail!(
-                "another cargo xtask is at work in {}: wait for it to end, or end it",
-                self.cache.display()
-            ),
+            Ok(mut lock) => {
+                Owner::current().write(&mut lock).map_err(|error| explain_unwritable(&path, &error))?;
+                Ok(Lock { _file: lock })
+            }
+            Err((mut file, nix::errno::Errno::EWOULDBLOCK)) => {
+                let owner = Owner::read(&mut file);
+                if owner.as_ref().is_some_and(|owner| process::ancestors().contains(&owner.process)) {
+                    return self.lock_beside_siblings();
+                }
+                let owner = owner.map_or_else(String::new, |owner| format!(": {owner}"));
+                bail!("another cargo xtask is running{owner}; wait for it or stop it")
+            }
             Err((_, error)) => Err(error).with_context(|| format!("failed to lock {}", path.display())),
         }
     }
+
+    fn lock_beside_siblings(&self) -> Result<Lock> {
+        let path = self.cache.join("lock.nested");
+        let lock = Flock::lock(open_lock(&path)?, FlockArg::LockExclusive);
+        let lock = lock.map_err(|(_, error)| error);
+        Ok(Lock { _file: lock.with_context(|| format!("failed to lock {}", path.display()))? })
+    }
+}
+
+/// The lock on the cache directory. The kernel releases it when the process ends, however that happens.
+pub(crate) struct Lock {
+    _file: Flock<File>,
+}
+
+/// The run that holds the lock, as the lock file records it.
+#[derive(Debug, PartialEq, Eq)]
+struct Owner {
+    process: i32,
+    command: String,
+}
+
+impl Owner {
+    fn current() -> Self {
+        let arguments = std::env::args_os().skip(1);
+        let words = arguments.map(|argument| argument.to_string_lossy().into_owned());
+        let command: Vec<String> =
+            ["cargo".to_owned(), "xtask".to_owned()].into_iter().chain(words).collect();
+        Self { process: process::current(), command: command.join(" ") }
+    }
+
+    fn write(&self, file: &mut File) -> io::Result<()> {
+        file.set_len(0)?;
+        file.rewind()?;
+        file.write_all(format!("{} {}\n", self.process, self.command).as_bytes())
+    }
+
+    /// Reads the owner; an owner that has not written the file yet is unknown.
+    fn read(file: &mut File) -> Option<Self> {
+        let mut text = String::new();
+        file.read_to_string(&mut text).ok()?;
+        let (process, command) = text.trim_end().split_once(' ')?;
+        Some(Self { process: process.parse().ok()?, command: command.to_owned() })
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "process {}, {}", self.process, self.command)
+    }
+}
+
+/// Opens a lock file without truncating it: it may name its owner.
+fn open_lock(path: &Path) -> Result<File> {
+    let opened = File::options().read(true).write(true).create(true).truncate(false).open(path);
+    opened.map_err(|error| explain_unwritable(path, &error))
 }
 
 fn default_cache() -> Result<PathBuf> {
@@ -95,7 +161,7 @@ fn default_cache() -> Result<PathBuf> {
     Ok(base.join("openstack-operator"))
 }
 
-fn explain_unwritable(path: &Path, error: &std::io::Error) -> anyhow::Error {
+fn explain_unwritable(path: &Path, error: &io::Error) -> anyhow::Error {
     let remedy = match error.kind() {
         ErrorKind::StorageFull => "free some space there",
         ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
@@ -104,4 +170,22 @@ fn explain_unwritable(path: &Path, error: &std::io::Error) -> anyhow::Error {
         _ => "pass --cache DIRECTORY to use another place",
     };
     anyhow::anyhow!("cannot write the cache directory {}: {error}: {remedy}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_inside_another_locks_beside_it() -> Result<()> {
+        let cache = std::env::temp_dir().join(format!("xtask-directories-{}", std::process::id()));
+        let directories = Directories::find(Some(cache.clone()))?;
+        let outer = directories.lock()?;
+        let owner = Owner::read(&mut open_lock(&cache.join("lock"))?);
+        assert_eq!(owner, Some(Owner::current()));
+        drop(directories.lock()?);
+        drop(outer);
+        fs::remove_dir_all(cache)?;
+        Ok(())
+    }
 }

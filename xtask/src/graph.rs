@@ -99,6 +99,20 @@ impl<'a> Graph<'a> {
         self.tasks.iter().any(|task| task.name == name)
     }
 
+    /// The steps that wait for nothing and need a core, in the order in which they start.
+    #[cfg(test)]
+    pub(crate) fn runnable(&self) -> Vec<&str> {
+        let runnable = self.tasks.iter().filter(|task| task.after.is_empty() && task.weight == Weight::Heavy);
+        runnable.map(|task| task.name.as_str()).collect()
+    }
+
+    /// The steps that a step waits for.
+    #[cfg(test)]
+    pub(crate) fn prerequisites(&self, name: &str) -> Vec<&str> {
+        let steps = self.tasks.iter().filter(|task| task.name == name);
+        steps.flat_map(|task| task.after.iter().map(String::as_str)).collect()
+    }
+
     /// Runs every step. After a failure no further step starts, and those under way are asked to stop:
     /// whatever was begun can be finished by the next run.
     pub(crate) fn run(self, directories: &Directories, progress: &Progress) -> Result<()> {

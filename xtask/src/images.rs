@@ -33,6 +33,11 @@ pub(crate) const PROJECT: &str = "openstack";
 /// The tag that every image has besides the one of its content.
 pub(crate) const RELEASE: &str = "2025.1";
 
+/// The step that builds an image of the table.
+pub(crate) fn step(image: &str) -> String {
+    format!("image {image}")
+}
+
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Build what changed and push it; without names, everything in the table.
@@ -54,9 +59,12 @@ pub(crate) fn run(directories: &Directories, command: Command) -> Result<()> {
     } else {
         names.iter().map(String::as_str).collect()
     };
-    graph.add(Program::Registry.step(), Weight::Heavy, &[], |log| {
-        Ok(Program::Registry.build(directories, log)?.detail())
-    });
+    for name in &wanted {
+        if builder.table()?.image(name)?.program.is_some() {
+            builder.add_program(&mut graph, name)?;
+        }
+    }
+    Program::Registry.add_step(&mut graph, directories);
     builder.add_steps(&mut graph, &wanted)?;
     let progress = Progress::new();
     host::ensure_tools(directories, &progress)?;
@@ -148,28 +156,28 @@ impl Builder {
         // In the order of the table, in which a base comes before what is built on it.
         for image in self.table()?.images().iter().filter(|image| wanted.contains(image.name.as_str())) {
             let name = image.name.clone();
-            if graph.contains(&format!("image {name}")) {
+            if graph.contains(&step(&name)) {
                 continue;
             }
             let mut after = vec![PUSH_STEP.to_owned()];
-            after.extend(image.base.as_ref().map(|base| format!("image {base}")));
+            after.extend(image.base.as_deref().map(step));
             if image.program.is_some() {
                 after.push(self.add_program(graph, &name)?);
             }
             let after: Vec<&str> = after.iter().map(String::as_str).collect();
-            graph.add(format!("image {name}"), Weight::Heavy, &after, move |log| self.ensure(&name, log));
+            graph.add(step(&name), Weight::Heavy, &after, move |log| self.ensure(&name, log));
         }
         Ok(())
     }
 
-    /// Adds the step that builds the program of an image, and returns its name.
+    /// Adds the step that builds the program of an image, unless the graph has it, and returns its name.
     pub(crate) fn add_program<'a>(&'a self, graph: &mut Graph<'a>, image: &str) -> Result<String> {
         let image = self.table()?.image(image)?;
         let program = image.program()?;
         let step = format!("build {program}");
-        // A long build: images that the nodes wait for, and that may be there already, get their core first.
-        let after: &[&str] = if graph.contains(PUSH_STEP) { &[PUSH_STEP] } else { &[] };
-        graph.add(&step, Weight::Heavy, after, move |log| self.build_program(&image.name, program, log));
+        if !graph.contains(&step) {
+            graph.add(&step, Weight::Heavy, &[], move |log| self.build_program(&image.name, program, log));
+        }
         Ok(step)
     }
 

@@ -34,9 +34,10 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// The mark of a command that a step runs to its end.
+    /// The mark of a command that a step runs to its end. Its key names this process.
     pub(crate) fn step(directories: &Directories) -> Self {
-        Self { cluster: directories.cluster(), name: STEP.to_owned(), key: String::new() }
+        let key = Run::of(current()).map_or_else(String::new, Run::key);
+        Self { cluster: directories.cluster(), name: STEP.to_owned(), key }
     }
 
     pub(crate) fn put<'a>(&self, command: &'a mut Command) -> &'a mut Command {
@@ -44,16 +45,55 @@ impl Mark {
     }
 }
 
-/// Ends the commands of an earlier run that was killed: they would go on writing where this one writes.
-/// The caller holds the lock, so no other run is alive that they could belong to.
-pub(crate) fn end_leftovers(directories: &Directories) -> Result<()> {
-    stop(directories, STEP, Signal::SIGTERM)
+/// The run that started a command: its process, and the start time that distinguishes it from later processes
+/// with the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Run {
+    process: i32,
+    started: u64,
 }
 
-/// This process and all that it descends from.
-fn ancestors() -> Vec<i32> {
+impl Run {
+    /// The process with this number, if it is alive.
+    fn of(process: i32) -> Option<Self> {
+        let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        // The second field is the name, in parentheses, which may contain spaces; the start time is field 22.
+        let (_, fields) = text.rsplit_once(')')?;
+        let started = fields.split_whitespace().nth(19)?.parse().ok()?;
+        is_alive(process).then_some(Self { process, started })
+    }
+
+    fn key(self) -> String {
+        format!("{}-{}", self.process, self.started)
+    }
+
+    fn parse(key: &str) -> Option<Self> {
+        let (process, started) = key.split_once('-')?;
+        Some(Self { process: process.parse().ok()?, started: started.parse().ok()? })
+    }
+
+    fn is_alive(self) -> bool {
+        Self::of(self.process) == Some(self)
+    }
+}
+
+/// Ends commands whose run was killed: they would write where this run writes. Commands of a run that is alive
+/// continue.
+pub(crate) fn end_leftovers(directories: &Directories) -> Result<()> {
+    let steps = list(directories)?.into_iter().filter(|process| process.name == STEP);
+    let orphans = steps.filter(|step| !Run::parse(&step.key).is_some_and(Run::is_alive));
+    end(STEP, &orphans.map(|step| step.pid).collect::<Vec<_>>(), Signal::SIGTERM)
+}
+
+/// The number of this process.
+pub(crate) fn current() -> i32 {
+    nix::unistd::getpid().as_raw()
+}
+
+/// This process and its ancestors.
+pub(crate) fn ancestors() -> Vec<i32> {
     let mut found = Vec::new();
-    let mut next = i32::try_from(std::process::id()).ok();
+    let mut next = Some(current());
     while let Some(pid) = next.filter(|&pid| pid > 0) {
         found.push(pid);
         next = parent(pid);
@@ -174,13 +214,16 @@ fn open_log(path: &Path) -> Result<File> {
 /// Ends every process of that name and waits until it is gone; kills it when it does not go in time.
 pub(crate) fn stop(directories: &Directories, name: &str, signal: Signal) -> Result<()> {
     let processes = list(directories)?.into_iter().filter(|process| process.name == name);
-    let pids: Vec<i32> = processes.map(|process| process.pid).collect();
-    send(&pids, signal)?;
-    if wait_for_end(&pids) {
+    end(name, &processes.map(|process| process.pid).collect::<Vec<_>>(), signal)
+}
+
+fn end(name: &str, pids: &[i32], signal: Signal) -> Result<()> {
+    send(pids, signal)?;
+    if wait_for_end(pids) {
         return Ok(());
     }
-    send(&pids, Signal::SIGKILL)?;
-    if wait_for_end(&pids) {
+    send(pids, Signal::SIGKILL)?;
+    if wait_for_end(pids) {
         return Ok(());
     }
     bail!("{name} (process {pids:?}) does not end even when killed")
@@ -249,8 +292,33 @@ mod tests {
     #[test]
     fn a_process_knows_what_it_descends_from() {
         let above = ancestors();
-        assert_eq!(above.first().copied(), i32::try_from(std::process::id()).ok());
+        assert_eq!(above.first().copied(), Some(current()));
         assert!(above.len() > 1, "a test has a process above it");
+    }
+
+    #[test]
+    fn only_commands_of_a_dead_run_are_leftovers() -> Result<()> {
+        let cache = std::env::temp_dir().join(format!("xtask-leftovers-{}", std::process::id()));
+        let directories = Directories::find(Some(cache.clone()))?;
+        let spawn = |key: String| -> Result<std::process::Child> {
+            let mark = Mark { key, ..Mark::step(&directories) };
+            let child = mark.put(Command::new("sleep").arg("300")).spawn()?;
+            while fs::read(format!("/proc/{}/environ", child.id()))?.is_empty() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            Ok(child)
+        };
+        let live = Run::of(current()).context("this process is alive")?;
+        let dead = Run { started: live.started + 1, ..live };
+        let (mut of_live_run, mut orphan) = (spawn(live.key())?, spawn(dead.key())?);
+        end_leftovers(&directories)?;
+        let survived = of_live_run.try_wait()?.is_none();
+        of_live_run.kill()?;
+        of_live_run.wait()?;
+        assert!(survived, "a command of a live run was ended");
+        assert!(!orphan.wait()?.success());
+        fs::remove_dir_all(cache)?;
+        Ok(())
     }
 
     #[test]

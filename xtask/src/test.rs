@@ -4,10 +4,12 @@ mod lifecycle;
 mod outcome;
 mod suite;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
@@ -18,11 +20,11 @@ use crate::command::Log;
 use crate::directories::Directories;
 use crate::golang::Program;
 use crate::graph::{Graph, Weight};
-use crate::images::Builder;
+use crate::images::{self, Builder};
 use crate::process;
 use crate::progress::{self, Progress};
 use crate::store::{self, Key};
-use outcome::{Counts, Outcome, run_tests};
+use outcome::{Outcome, run_tests};
 
 /// The nodes of a cluster that is made for the tests: enough to lose one.
 const NODES: u8 = 3;
@@ -70,28 +72,35 @@ enum Layer {
 impl Layer {
     /// The name of the suite, for a layer that needs a cluster.
     fn suite(self) -> Option<&'static str> {
-        match self {
-            Self::Apiserver => Some("apiserver"),
-            Self::Smoke => Some("smoke"),
-            Self::EndToEnd => Some("e2e"),
-            _ => None,
-        }
+        matches!(self, Self::Apiserver | Self::Smoke | Self::EndToEnd).then(|| self.name())
     }
 
-    /// The step and the arguments of cargo for what needs only the source.
+    /// The step that compiles or checks the source for the layer, and its arguments for cargo.
     fn cargo(self) -> Option<(String, String)> {
         if let Some(suite) = self.suite() {
             return Some((format!("build {suite} tests"), format!("{} --no-run", suite::arguments(suite))));
         }
         let (step, arguments) = match self {
-            Self::Format => ("format", "fmt --all --check"),
-            Self::Lint => ("lint", LINT),
-            // The list of known vulnerabilities is in no package registry, so it is not asked for.
-            Self::Dependencies => ("dependencies", "deny check bans licenses sources"),
-            Self::Unit => ("unit", "test --workspace --no-fail-fast"),
+            Self::Format => ("format", "fmt --all --check".to_owned()),
+            Self::Lint => ("lint", LINT.to_owned()),
+            Self::Unit => ("build unit tests", format!("{UNIT} --no-run")),
             _ => return None,
         };
-        Some((step.to_owned(), arguments.to_owned()))
+        Some((step.to_owned(), arguments))
+    }
+
+    /// The name of the layer on the command line and in the table of results.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Format => "format",
+            Self::Lint => "lint",
+            Self::Dependencies => "dependencies",
+            Self::Unit => "unit",
+            Self::Apiserver => "apiserver",
+            Self::Smoke => "smoke",
+            Self::EndToEnd => "e2e",
+            Self::Lifecycle => "lifecycle",
+        }
     }
 
     /// The images that the layer runs.
@@ -107,18 +116,24 @@ impl Layer {
 /// The suites are no targets of a plain `cargo test`, so they are named.
 const LINT: &str = "clippy --workspace --lib --bins --tests --test apiserver --test smoke --test e2e -- \
                     --deny warnings";
+const UNIT: &str = "test --workspace --no-fail-fast";
+/// The list of known vulnerabilities is in no package registry, so advisories are not checked.
+const DEPENDENCIES: &str = "deny check bans licenses sources";
 /// The version of the program that checks dependencies.
 const CARGO_DENY: &str = "=0.20.2";
 
 pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<ExitCode> {
+    let started = Instant::now();
+    // Held to the end: another run would change the cluster under the tests. Runs that tests start are nested.
+    let _lock = directories.lock()?;
+    process::end_leftovers(directories)?;
     let all = Layer::value_variants().iter().copied();
     let layers: Vec<Layer> = all.filter(|layer| arguments.only.is_none_or(|only| only == *layer)).collect();
     let outcome = Outcome::default();
     let xtask = keep_program(directories)?;
     let existed = Settings::load(directories)?.is_some();
     if let Err(error) = run_layers(directories, arguments, &layers, &xtask, &outcome) {
-        outcome.add(Counts { passed: 0, failed: 1 });
-        progress::error(&error);
+        outcome.start("other steps").count(Err(error));
     }
     let made = !existed && Settings::load(directories)?.is_some();
     if made && !arguments.keep {
@@ -127,11 +142,11 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<Ex
     if layers.contains(&Layer::Lifecycle) {
         run_lifecycle(directories, &xtask, &outcome)?;
     }
-    let (counts, failures) = outcome.into_parts();
-    for failure in failures {
+    let (counts, table) = (outcome.counts(), outcome.table(started.elapsed()));
+    for failure in outcome.failures() {
         progress::say(&failure);
     }
-    progress::print(&format!("{} passed, {} failed", counts.passed, counts.failed));
+    progress::print(&format!("\n{table}\n{} passed, {} failed", counts.passed, counts.failed));
     Ok(if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -156,13 +171,16 @@ fn run_lifecycle(directories: &Directories, xtask: &Path, outcome: &Outcome) -> 
         let name = format!("killed after {moment}");
         let after: Vec<&str> = before.iter().map(String::as_str).collect();
         graph.add(&name, Weight::Light, &after, move |log| {
-            Ok(outcome.count(lifecycle::kill_and_resume(directories, xtask, moment, log)))
+            let timer = outcome.start(Layer::Lifecycle.name());
+            Ok(timer.count(lifecycle::kill_and_resume(directories, xtask, moment, log)))
         });
         before = vec![name];
     }
     graph.run(directories, &Progress::new())
 }
 
+/// Runs all layers but `lifecycle` as one graph: layers that need only the source run while the cluster is built, and
+/// a suite starts as soon as the cluster, its images and its program are ready.
 fn run_layers(
     directories: &Directories,
     arguments: &Arguments,
@@ -171,87 +189,134 @@ fn run_layers(
     outcome: &Outcome,
 ) -> Result<()> {
     let builder = Builder::new(directories);
-    let suites: Vec<&'static str> = layers.iter().filter_map(|layer| layer.suite()).collect();
-    let local = !suites.is_empty() && arguments.existing.get().is_none();
-    // The lock is for what is built and made; the tests themselves switch nodes off and on.
-    let lock = directories.lock()?;
-    process::end_leftovers(directories)?;
-    let settings = if local {
+    let has_suites = layers.iter().any(|layer| layer.suite().is_some());
+    let settings = if has_suites && arguments.existing.get().is_none() {
         let up = cluster::Up::at_least(directories, NODES)?;
         Some(cluster::prepare(directories, &up)?)
     } else {
         None
     };
+    let environment = if has_suites {
+        suite::environment(directories, &arguments.existing, settings.as_ref(), &builder, xtask)?
+    } else {
+        BTreeMap::new()
+    };
     let mut graph = Graph::default();
-    add_source_layers(&mut graph, directories, layers, outcome);
-    if let Some(settings) = &settings {
-        cluster::add_steps(&mut graph, directories, settings, &builder)?;
-        for layer in layers {
-            let names = layer.images(directories, &builder)?;
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            builder.add_steps(&mut graph, &names)?;
-        }
-    } else if layers.contains(&Layer::EndToEnd) {
-        builder.add_program(&mut graph, "operator")?;
-    }
-    if layers.contains(&Layer::Apiserver) {
-        Program::Helm.add_step(&mut graph, directories);
-    }
-    let progress = Progress::new();
-    graph.run(directories, &progress)?;
-    drop(lock);
-    if suites.is_empty() {
-        return Ok(());
-    }
-    let mut environment =
-        suite::environment(directories, &arguments.existing, settings.as_ref(), &builder, xtask)?;
-    if layers.contains(&Layer::Apiserver) {
-        let helm = Program::Helm.place(directories)?.join("helm");
-        environment.insert("APISERVER_HELM", helm.display().to_string());
-    }
-    let mut graph = Graph::default();
-    let mut before: Vec<&str> = Vec::new();
-    for suite in suites {
+    let prerequisites = add_cluster(&mut graph, directories, layers, settings.as_ref(), &builder, outcome)?;
+    let mut previous: Option<&str> = None;
+    for (&layer, prerequisites) in layers.iter().zip(&prerequisites) {
+        let Some(suite) = layer.suite() else { continue };
+        // Suites share the cluster, so each waits for the previous one.
+        let after: Vec<&str> = prerequisites.iter().map(String::as_str).chain(previous).collect();
         let environment = &environment;
-        graph.add(suite, Weight::Heavy, &before, move |log| {
+        graph.add(suite, Weight::Heavy, &after, move |log| {
             let mut command = cargo(directories);
             command.args(suite::arguments(suite).split(' ')).envs(environment);
+            if layer == Layer::Apiserver {
+                command.env("APISERVER_HELM", Program::Helm.place(directories)?.join("helm"));
+            }
             command.arg("--").args(&arguments.name);
             if arguments.long {
                 command.arg("--include-ignored");
             }
-            run_tests(&mut command, log, outcome)
+            run_tests(&mut command, log, outcome.start(suite))
         });
-        before = vec![suite];
+        previous = Some(suite);
     }
-    graph.run(directories, &progress)
+    graph.run(directories, &Progress::new())
 }
 
-/// What needs only the source, one after the other: cargo's own lock would make them wait anyway.
+/// Adds the layers that need only the source, the builds of the suites, and a local cluster with the suites' images.
+/// Returns the steps that each layer waits for; an existing cluster has its images already.
+fn add_cluster<'a>(
+    graph: &mut Graph<'a>,
+    directories: &'a Directories,
+    layers: &[Layer],
+    settings: Option<&'a Settings>,
+    builder: &'a Builder,
+    outcome: &'a Outcome,
+) -> Result<Vec<Vec<String>>> {
+    let mut prerequisites: Vec<Vec<String>> =
+        layers.iter().map(|layer| layer.cargo().map(|(step, _)| step).into_iter().collect()).collect();
+    // First of all, as in `up`.
+    if layers.contains(&Layer::EndToEnd) {
+        let step = builder.add_program(graph, "operator")?;
+        for (_, steps) in
+            layers.iter().zip(&mut prerequisites).filter(|(layer, _)| **layer == Layer::EndToEnd)
+        {
+            steps.push(step.clone());
+        }
+    }
+    add_source_layers(graph, directories, layers, outcome);
+    if let Some(settings) = settings {
+        cluster::add_steps(graph, directories, settings, builder)?;
+    }
+    for (layer, steps) in layers.iter().zip(&mut prerequisites).filter(|(layer, _)| layer.suite().is_some()) {
+        if *layer == Layer::Apiserver {
+            Program::Helm.add_step(graph, directories);
+            steps.push(Program::Helm.step());
+        }
+        if settings.is_some() {
+            let names = layer.images(directories, builder)?;
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            builder.add_steps(graph, &names)?;
+            steps.extend(cluster::READY.map(ToOwned::to_owned));
+            steps.extend(names.iter().map(|name| images::step(name)));
+        }
+    }
+    if settings.is_some() {
+        let all: BTreeSet<&str> = prerequisites.iter().flatten().map(String::as_str).collect();
+        let all: Vec<&str> = all.into_iter().filter(|step| is_cluster_step(step)).collect();
+        let timer = outcome.start("cluster and images");
+        graph.add("cluster and images ready", Weight::Light, &all, |_| {
+            timer.end();
+            Ok(String::new())
+        });
+    }
+    Ok(prerequisites)
+}
+
+fn is_cluster_step(step: &str) -> bool {
+    step.starts_with("image ") || cluster::READY.contains(&step)
+}
+
+/// Adds the layers that need only the source, and the builds of the suites. Everything that compiles is one chain,
+/// because cargo locks its build directory. Unit tests run at the end of the chain, when they hold the lock only
+/// briefly.
 fn add_source_layers<'a>(
     graph: &mut Graph<'a>,
     directories: &'a Directories,
     layers: &[Layer],
     outcome: &'a Outcome,
 ) {
-    let mut before: Vec<String> = Vec::new();
+    let mut previous: Option<String> = None;
     for &layer in layers {
         let Some((step, arguments)) = layer.cargo() else { continue };
-        let after: Vec<&str> = before.iter().map(String::as_str).collect();
+        let after: Vec<&str> = previous.as_deref().into_iter().collect();
         graph.add(&step, Weight::Heavy, &after, move |log| {
-            let mut command = cargo(directories);
-            command.args(arguments.split(' '));
-            match layer {
-                Layer::Unit => run_tests(&mut command, log, outcome),
-                _ if layer.suite().is_some() => log.run(&mut command).map(|()| String::new()),
-                Layer::Dependencies => {
-                    command.env("PATH", path_with(&cargo_deny(directories, log)?)?);
-                    Ok(outcome.count(log.run(&mut command)))
-                }
-                _ => Ok(outcome.count(log.run(&mut command))),
+            let timer = outcome.start(layer.name());
+            let result = log.run(cargo(directories).args(arguments.split(' ')));
+            if matches!(layer, Layer::Format | Layer::Lint) {
+                return Ok(timer.count(result));
             }
+            timer.end();
+            result.map(|()| String::new())
         });
-        before = vec![step];
+        previous = Some(step);
+    }
+    if layers.contains(&Layer::Unit) {
+        let after: Vec<&str> = previous.as_deref().into_iter().collect();
+        graph.add("unit", Weight::Heavy, &after, |log| {
+            run_tests(cargo(directories).args(UNIT.split(' ')), log, outcome.start(Layer::Unit.name()))
+        });
+    }
+    if layers.contains(&Layer::Dependencies) {
+        graph.add("dependencies", Weight::Heavy, &[], |log| {
+            let timer = outcome.start(Layer::Dependencies.name());
+            let mut command = cargo(directories);
+            command.args(DEPENDENCIES.split(' ')).env("PATH", path_with(&cargo_deny(directories, log)?)?);
+            Ok(timer.count(log.run(&mut command)))
+        });
     }
 }
 
@@ -284,6 +349,7 @@ fn cargo(directories: &Directories) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::settings::HostBefore;
 
     #[test]
     fn every_suite_is_linted_built_and_run_by_its_name() {
@@ -295,5 +361,30 @@ mod tests {
         let build = Layer::EndToEnd.cargo().map(|(step, arguments)| format!("{step}: {arguments}"));
         assert_eq!(build.as_deref(), Some("build e2e tests: test --workspace --test e2e --no-run"));
         assert_eq!(suite::arguments("e2e"), "test --workspace --test e2e");
+    }
+    #[test]
+    fn a_suite_waits_for_its_build_its_images_and_the_cluster_only() -> Result<()> {
+        let cache = std::env::temp_dir().join(format!("xtask-test-{}", std::process::id()));
+        let directories = Directories::find(Some(cache.clone()))?;
+        let (builder, outcome) = (Builder::new(&directories), Outcome::default());
+        let settings = Settings::of_any_cluster(HostBefore::default());
+        let layers = Layer::value_variants();
+        let mut graph = Graph::default();
+        let steps = add_cluster(&mut graph, &directories, layers, Some(&settings), &builder, &outcome)?;
+        let of = |wanted: Layer| -> Vec<&str> {
+            let found = layers.iter().zip(&steps).find(|(layer, _)| **layer == wanted);
+            found.map_or_else(Vec::new, |(_, steps)| steps.iter().map(String::as_str).collect())
+        };
+        assert_eq!(
+            of(Layer::Apiserver),
+            ["build apiserver tests", "build helm", "cluster DNS", "storage", "Gateway"]
+        );
+        assert!(of(Layer::EndToEnd).contains(&"image keystone"));
+        assert!(!of(Layer::EndToEnd).iter().any(|step| ["lint", "unit"].contains(step)));
+        assert_eq!(graph.runnable()[..2], ["build openstack-operator", "format"]);
+        assert_eq!(graph.prerequisites("unit"), ["build e2e tests"]);
+        assert!(graph.prerequisites("dependencies").is_empty());
+        fs::remove_dir_all(cache)?;
+        Ok(())
     }
 }

@@ -60,6 +60,30 @@ fn values_that_cannot_work_are_named_with_a_remedy() -> Result<()> {
 }
 
 #[test]
+fn a_second_run_names_the_first_and_leaves_it_alone() -> Result<()> {
+    let cache = place("second");
+    fs::create_dir_all(&cache)?;
+    let mut first = Command::new("sleep").arg("300").spawn()?;
+    fs::write(cache.join("lock"), format!("{} cargo xtask test --only e2e\n", first.id()))?;
+    let file = fs::File::open(cache.join("lock"))?;
+    let lock =
+        nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusive).map_err(|(_, error)| error)?;
+    let arguments: [&[&str]; 4] =
+        [&["down"], &["cluster", "down"], &["images", "build"], &["test", "--only", "format"]];
+    let texts: Result<Vec<String>> = arguments.iter().map(|arguments| refusal(&cache, arguments)).collect();
+    let survived = first.try_wait()?.is_none();
+    first.kill()?;
+    let owner = format!("process {}, cargo xtask test --only e2e", first.wait().map(|_| first.id())?);
+    for text in texts? {
+        let expected = format!("another cargo xtask is running: {owner}; wait for it or stop it");
+        assert!(text.contains(&expected), "{text}");
+    }
+    assert!(survived);
+    drop(lock);
+    Ok(fs::remove_dir_all(cache)?)
+}
+
+#[test]
 fn a_cache_directory_that_cannot_be_written_is_named() -> Result<()> {
     // A directory cannot be made below a file, whoever asks for it.
     let file = place("file");

@@ -63,7 +63,7 @@ pub(crate) struct Settings {
 }
 
 /// What a cluster changes on the host that is not its own.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HostBefore {
     /// The switch for forwarding packets.
     pub(crate) forwarding: String,

@@ -1,8 +1,10 @@
-//! What the layers found: how many tests passed and failed, and why.
+//! Results of the layers: how many tests passed and failed, how long they took, and why they failed.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -14,39 +16,78 @@ pub(super) struct Counts {
     pub(super) failed: u32,
 }
 
-/// Counts, and the text that explains each failure.
+impl Counts {
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+    }
+}
+
+/// The results of all layers, in the order in which the layers started.
 #[derive(Default)]
 pub(super) struct Outcome {
-    counts: Mutex<Counts>,
+    layers: Mutex<Vec<LayerOutcome>>,
     failures: Mutex<Vec<String>>,
 }
 
+struct LayerOutcome {
+    name: String,
+    counts: Counts,
+    time: Duration,
+}
+
+/// A part of a layer that is running. Its time is added to the layer's when it ends.
+pub(super) struct Timer<'a> {
+    outcome: &'a Outcome,
+    layer: String,
+    started: Instant,
+}
+
 impl Outcome {
-    pub(super) fn add(&self, counts: Counts) {
-        let mut all = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        all.passed += counts.passed;
-        all.failed += counts.failed;
+    pub(super) fn start(&self, layer: &str) -> Timer<'_> {
+        self.record(layer, Counts::default(), Duration::ZERO);
+        Timer { outcome: self, layer: layer.to_owned(), started: Instant::now() }
     }
 
-    /// Counts one test and returns a word on it.
-    pub(super) fn count(&self, result: Result<()>) -> String {
-        match result {
-            Ok(()) => {
-                self.add(Counts { passed: 1, failed: 0 });
-                "passed".to_owned()
-            }
-            Err(error) => {
-                self.add(Counts { passed: 0, failed: 1 });
-                self.explain(format!("{error:#}"));
-                "failed".to_owned()
-            }
+    pub(super) fn counts(&self) -> Counts {
+        let mut all = Counts::default();
+        for layer in self.layers().iter() {
+            all.add(layer.counts);
+        }
+        all
+    }
+
+    pub(super) fn failures(self) -> Vec<String> {
+        self.failures.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One line for each layer. Layers run side by side, so the total is less than their sum.
+    pub(super) fn table(&self, total: Duration) -> String {
+        let mut text = format!("{:<20} {:>7} {:>7} {:>8}\n", "layer", "passed", "failed", "seconds");
+        let mut line = |name: &str, counts: Counts, time: Duration| {
+            let Counts { passed, failed } = counts;
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{name:<20} {passed:>7} {failed:>7} {:>8.0}", time.as_secs_f64());
+        };
+        for layer in self.layers().iter() {
+            line(&layer.name, layer.counts, layer.time);
+        }
+        line("total", self.counts(), total);
+        text
+    }
+
+    fn record(&self, name: &str, counts: Counts, time: Duration) {
+        let mut layers = self.layers();
+        if let Some(layer) = layers.iter_mut().find(|layer| layer.name == name) {
+            layer.counts.add(counts);
+            layer.time += time;
+        } else {
+            layers.push(LayerOutcome { name: name.to_owned(), counts, time });
         }
     }
 
-    /// The counts of all layers, and what explains the failures among them.
-    pub(super) fn into_parts(self) -> (Counts, Vec<String>) {
-        let counts = self.counts.into_inner().unwrap_or_else(PoisonError::into_inner);
-        (counts, self.failures.into_inner().unwrap_or_else(PoisonError::into_inner))
+    fn layers(&self) -> MutexGuard<'_, Vec<LayerOutcome>> {
+        self.layers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn explain(&self, text: String) {
@@ -54,23 +95,49 @@ impl Outcome {
     }
 }
 
-/// A run of cargo's test runner, whose tests count one by one.
-pub(super) fn run_tests(command: &mut Command, log: &Log, outcome: &Outcome) -> Result<String> {
+impl Timer<'_> {
+    /// Ends a part that has no tests of its own.
+    pub(super) fn end(self) {
+        self.add(Counts::default());
+    }
+
+    /// Ends the part as one test and returns its verdict.
+    pub(super) fn count(self, result: Result<()>) -> String {
+        match result {
+            Ok(()) => {
+                self.add(Counts { passed: 1, failed: 0 });
+                "passed".to_owned()
+            }
+            Err(error) => {
+                self.outcome.explain(format!("{error:#}"));
+                self.add(Counts { passed: 0, failed: 1 });
+                "failed".to_owned()
+            }
+        }
+    }
+
+    fn add(self, counts: Counts) {
+        self.outcome.record(&self.layer, counts, self.started.elapsed());
+    }
+}
+
+/// Runs cargo's test runner and counts its tests.
+pub(super) fn run_tests(command: &mut Command, log: &Log, timer: Timer<'_>) -> Result<String> {
     let result = log.run(command);
     let text = fs::read_to_string(log.path()).context("failed to read the tests' log")?;
-    let counts = count(&text);
-    outcome.add(counts);
+    let mut counts = count(&text);
     if let Err(error) = result {
         if counts.failed == 0 {
-            // Not a test but the build, or the runner itself.
-            outcome.add(Counts { passed: 0, failed: 1 });
-            outcome.explain(error.to_string());
+            // The build or the runner failed, not a test.
+            counts.failed = 1;
+            timer.outcome.explain(error.to_string());
         } else {
-            outcome.explain(format!("{}\nfull log: {}", failures(&text), log.path().display()));
+            timer.outcome.explain(format!("{}\nfull log: {}", failures(&text), log.path().display()));
         }
     } else if counts.passed == 0 {
         bail!("no test ran; full log: {}", log.path().display());
     }
+    timer.add(counts);
     Ok(format!("{} passed, {} failed", counts.passed, counts.failed))
 }
 
@@ -87,7 +154,7 @@ fn count(text: &str) -> Counts {
     counts
 }
 
-/// What the runner says of the tests that failed.
+/// The runner's output about the tests that failed.
 fn failures(text: &str) -> String {
     match text.split_once("\nfailures:\n") {
         Some((_, rest)) => {
@@ -108,6 +175,25 @@ mod tests {
     #[test]
     fn tests_of_all_binaries_are_counted() {
         assert_eq!(count(LOG), Counts { passed: 4, failed: 1 });
+    }
+
+    #[test]
+    fn every_layer_has_a_line_with_its_time() {
+        let outcome = Outcome::default();
+        outcome.record("unit", Counts { passed: 0, failed: 0 }, Duration::from_secs(300));
+        outcome.record("e2e", Counts { passed: 9, failed: 1 }, Duration::from_millis(1_200_400));
+        outcome.record("unit", Counts { passed: 400, failed: 0 }, Duration::from_secs(42));
+        let table = outcome.table(Duration::from_mins(30));
+        let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(
+            lines,
+            [
+                ["layer", "passed", "failed", "seconds"],
+                ["unit", "400", "0", "342"],
+                ["e2e", "9", "1", "1200"],
+                ["total", "409", "1", "1800"],
+            ]
+        );
     }
 
     #[test]
