@@ -1,5 +1,7 @@
 //! A whole cloud with one command: a cluster, the images, the operator and a control plane; and its end.
 
+pub(crate) mod client;
+pub(crate) mod launch;
 mod next_steps;
 mod removal;
 mod services;
@@ -23,7 +25,6 @@ use crate::images::{Builder, origin::Origin};
 use crate::kubectl::Kubectl;
 use crate::process;
 use crate::progress::{self, Progress};
-use next_steps::{NextSteps, first_cloud};
 pub(crate) use removal::{DownArguments, down};
 pub(crate) use services::{images, samples};
 
@@ -119,20 +120,14 @@ pub(crate) fn up(directories: &Directories, arguments: &UpArguments) -> Result<(
     drop(lock);
     watch(&target, &program, &arguments.timeout)?;
     let to_ready = applied.elapsed();
-    log_in(&target, &program)?;
-    let clouds = fs::read_to_string(target.clouds()).context("failed to read the clouds.yaml")?;
-    let shown = target.kubectl.shown();
-    let steps = NextSteps {
-        kubeconfig: target.kubectl.kubeconfig(),
-        kubectl: existing.is_none().then_some(shown.as_str()),
-        clouds: &target.clouds(),
-        cloud: first_cloud(&clouds)
-            .with_context(|| format!("{} names no cloud", target.clouds().display()))?,
-        namespace: NAMESPACE,
-        client_image: &origin.reference("client")?,
-        context: existing.map(|(context, _)| context),
+    let kubeconfig = target.kubectl.kubeconfig();
+    let steps = if let Some((context, _)) = existing {
+        log_in(&target, &program)?;
+        next_steps::on_existing_cluster(context, kubeconfig, &target.clouds())
+    } else {
+        next_steps::on_local_cluster(kubeconfig, &target.kubectl.shown())
     };
-    progress::say(&format!("\n{} To use it:\n\n{}", times(to_ready, started.elapsed()), steps.text()));
+    progress::say(&format!("\n{} To use it:\n\n{steps}", times(to_ready, started.elapsed())));
     Ok(())
 }
 
@@ -252,8 +247,8 @@ fn watch(target: &Target, program: &Path, timeout: &str) -> Result<()> {
 
 /// Writes the clouds.yaml of the cloud's administrator.
 fn log_in(target: &Target, program: &Path) -> Result<()> {
-    let mut command = target.operator(program, &["login", "--namespace", NAMESPACE, "--output"]);
-    output(command.arg(target.clouds())).map(|_| ())
+    let login = ["login", "--namespace", NAMESPACE, "--cloud", next_steps::CLOUD, "--output"];
+    output(target.operator(program, &login).arg(target.clouds())).map(|_| ())
 }
 
 fn times(to_ready: Duration, in_all: Duration) -> String {

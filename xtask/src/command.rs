@@ -66,12 +66,17 @@ impl Log {
             .with_context(|| format!("failed to open {}", self.path.display()))
     }
 
+    /// Adds a line to the log.
+    pub(crate) fn note(&self, line: &str) -> Result<()> {
+        writeln!(self.append()?, "{line}").with_context(|| format!("failed to write {}", self.path.display()))
+    }
+
     /// Runs a command to its end with its output in this log.
     pub(crate) fn run(&self, command: &mut Command) -> Result<()> {
         let shown = show(command);
+        self.note(&format!("+ {shown}"))?;
         let mut file = self.append()?;
-        writeln!(file, "+ {shown}").with_context(|| format!("failed to write {}", self.path.display()))?;
-        let from = file.stream_position().unwrap_or(0);
+        let from = file.seek(SeekFrom::End(0)).unwrap_or(0);
         let mut child = self
             .mark
             .put(command)

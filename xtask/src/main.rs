@@ -35,23 +35,27 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Bring up a whole cloud: a cluster, the images, the operator and a control plane. Safe to repeat.
+    /// Create a cloud: a local cluster, the images, the operator and a control plane. Safe to repeat.
     Up(cloud::UpArguments),
+    /// Boot a VM in the local cloud and print the ssh command for it. Safe to repeat.
+    Launch(cloud::launch::Arguments),
+    /// Run the OpenStack client as the administrator of the local cloud, e.g. openstack server list.
+    Openstack(cloud::client::Arguments),
     /// Remove the cloud, and the local cluster with it.
     Down(cloud::DownArguments),
-    /// Make, inspect and remove a real Kubernetes on this machine.
+    /// Create, inspect and remove the local Kubernetes cluster.
     #[command(subcommand)]
     Cluster(cluster::Command),
     /// Build the container images and the guest disk.
     #[command(subcommand)]
     Images(images::Command),
-    /// Run every layer of tests; the last line says how many passed and failed.
+    /// Run every layer of tests, and print the results and the time of each.
     Test(test::Arguments),
-    /// Measure what the operator costs, and print tables of it.
-    Bench(bench::Arguments),
-    /// Run Tempest's smoke tests against the cloud that `up` made, and print tables of what came out.
+    /// Run Tempest against the local cloud, and print tables of the results.
     Conformance(conformance::Arguments),
-    /// The first process of a node: started by `cluster up`, never by a person.
+    /// Measure the cost of the operator, and print tables of the figures.
+    Bench(bench::Arguments),
+    /// The first process of a node: `cluster up` starts it.
     #[command(hide = true)]
     NodeInit(cluster::node_init::Arguments),
 }
@@ -77,6 +81,12 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
     let directories = directories::Directories::find(arguments.cache)?;
     match arguments.command {
         Command::Up(arguments) => cloud::up(&directories, &arguments).map(|()| ExitCode::SUCCESS),
+        Command::Launch(arguments) => {
+            cloud::launch::run(&directories, &arguments).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Openstack(arguments) => {
+            cloud::client::run(&directories, &arguments).map(|()| ExitCode::SUCCESS)
+        }
         Command::Down(arguments) => cloud::down(&directories, &arguments).map(|()| ExitCode::SUCCESS),
         Command::Cluster(command) => cluster::run(&directories, command).map(|()| ExitCode::SUCCESS),
         Command::Images(command) => images::run(&directories, command).map(|()| ExitCode::SUCCESS),

@@ -50,6 +50,11 @@ impl Progress {
 }
 
 impl Step {
+    /// Shows the state of the step while it runs.
+    pub(crate) fn update(&self, state: &str) {
+        self.bar.set_message(state.to_owned());
+    }
+
     /// Ends the step with a mark, the time it took and a word on what it did.
     pub(crate) fn finish(self, mark: char, detail: &str) {
         let line =

@@ -32,7 +32,7 @@ fn a_number_of_nodes_out_of_range_is_refused() -> Result<()> {
 #[test]
 fn values_that_cannot_work_are_named_with_a_remedy() -> Result<()> {
     let cache = place("values");
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 13] = [
         (&["cluster", "power-off", "node7"], "make one with cargo xtask cluster up"),
         (&["cluster", "power-on", "node7"], "make one with cargo xtask cluster up"),
         (
@@ -51,6 +51,10 @@ fn values_that_cannot_work_are_named_with_a_remedy() -> Result<()> {
             "leave --nodes and the address options",
         ),
         (&["down", "--timeout", "0m"], "give a number of seconds, minutes or hours"),
+        (&["down", "--timeout", "5m"], "--context <NAME>"),
+        (&["launch", "a b"], "give a host name"),
+        (&["launch"], "there is no local cluster: run cargo xtask up"),
+        (&["openstack", "server", "list"], "there is no local cluster: run cargo xtask up"),
     ];
     for (arguments, expected) in cases {
         let text = refusal(&cache, arguments)?;

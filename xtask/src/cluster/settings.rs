@@ -138,7 +138,16 @@ impl Addresses {
         ]
     }
 
-    /// Ranges that are too small or lie in each other can never work.
+    /// A range for the network of a project. A VM could not answer an address that its own network contains.
+    pub(crate) fn project_range(&self) -> Result<Ipv4Net> {
+        let mut candidates =
+            (200..=255).map(|number| Ipv4Net::new_assert(Ipv4Addr::new(10, number, 0, 0), 24));
+        let is_free =
+            |candidate: &Ipv4Net| self.ranges().iter().all(|(_, range)| !overlap(*candidate, *range));
+        candidates.find(is_free).context("the ranges of the cluster leave none for the networks of projects")
+    }
+
+    /// Ranges that are too small or overlap can never work.
     pub(crate) fn check(&self) -> Result<()> {
         let ranges = self.ranges();
         for (option, range) in ranges {
@@ -276,6 +285,13 @@ mod tests {
         assert_eq!(node.address.to_string(), "10.100.0.12");
         assert_eq!(node.pod_range.to_string(), "10.244.2.0/24");
         assert!(node.link(2).len() <= 15 && PROVIDER_BRIDGE.len() <= 15);
+        Ok(())
+    }
+
+    #[test]
+    fn the_network_of_a_project_avoids_those_of_the_cluster() -> Result<()> {
+        let addresses = addresses(&["--node-range", "10.200.0.0/24", "--pod-range", "10.201.0.0/16"]);
+        assert_eq!(addresses.project_range()?.to_string(), "10.202.0.0/24");
         Ok(())
     }
 

@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn every_layer_has_a_line_with_its_time() {
         let outcome = Outcome::default();
-        outcome.record("unit", Counts { passed: 0, failed: 0 }, Duration::from_secs(300));
+        outcome.record("unit", Counts { passed: 0, failed: 0 }, Duration::from_mins(5));
         outcome.record("e2e", Counts { passed: 9, failed: 1 }, Duration::from_millis(1_200_400));
         outcome.record("unit", Counts { passed: 400, failed: 0 }, Duration::from_secs(42));
         let table = outcome.table(Duration::from_mins(30));
