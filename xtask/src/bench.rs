@@ -1,4 +1,4 @@
-//! Benchmarks: what the operator costs, measured part by part, and written down where documents show it.
+//! Benchmarks of the operator, part by part, and the document with their figures.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,42 +16,42 @@ use crate::images::{Builder, origin::Origin};
 use crate::process;
 use crate::progress::{self, Progress};
 
-/// The document that shows the figures, each part between marks of its own.
+/// The document with the figures, each part between two markers.
 const DOCUMENT: &str = "docs/performance.md";
-/// The program that measures. Figures of a build without optimization mean nothing.
+/// The program that measures, in a release build: figures of a debug build are meaningless.
 const PROGRAM: [&str; 4] = ["--release", "--locked", "--package", "openstack-operator-bench"];
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Measure one part alone.
+    /// Measure one part only.
     #[arg(long, value_name = "PART")]
     only: Option<Part>,
-    /// How many control planes the fleet has, one measurement for each number.
+    /// Numbers of control planes in the fleet, with one measurement for each.
     #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000", value_name = "NUMBERS",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     clouds: Vec<u32>,
-    /// How often a cloud is made in each way.
+    /// How often a cloud is created in each way.
     #[arg(long, default_value_t = 3, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=100))]
     repetitions: u32,
-    /// For how long the operator is watched at rest.
+    /// How long the idle operator is observed.
     #[arg(long, default_value_t = 10, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..=1440))]
     rest_minutes: u64,
-    /// The control plane to measure with [default: the project's samples/minimal.yaml].
+    /// Manifest of the control plane [default: samples/minimal.yaml of the project].
     #[arg(long, value_name = "FILE")]
     sample: Option<PathBuf>,
-    /// Write the figures into docs/performance.md too.
+    /// Write the figures to docs/performance.md as well.
     #[arg(long)]
     write: bool,
 }
 
-/// What is measured, cheapest first.
+/// The parts, cheapest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Planning and lowering a whole cloud. Needs no cluster.
+    /// Planning and lowering of a cloud. Needs no cluster.
     Plan,
-    /// Size of the definitions of the kinds. Needs no cluster.
+    /// Size of the CRDs. Needs no cluster.
     Crd,
-    /// One cloud, made by the operator and by hand, and the operator at rest.
+    /// One cloud, created by the operator and by hand, and the idle operator.
     Cloud,
     /// The same with all services of the sample. Its nodes need the interfaces that the sample names.
     Whole,
@@ -70,7 +70,7 @@ impl Part {
         }
     }
 
-    /// What of the measuring program it is.
+    /// The subcommand of the program that measures.
     fn command(self) -> Vec<&'static str> {
         if self == Self::Whole { vec![Self::Cloud.name(), "--whole"] } else { vec![self.name()] }
     }
@@ -90,10 +90,10 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<()
     let sample = sample(directories, arguments.sample.as_deref(), &parts)?;
     let document = Document::new(&directories.checkout, DOCUMENT);
     if arguments.write {
-        document.require_places(parts.iter().map(|part| part.name()))?;
+        document.require_markers(parts.iter().map(|part| part.name()))?;
     }
     let builder = Builder::new(directories);
-    // The lock is held until the last measurement: another run would disturb it.
+    // Held until the last measurement: another run would disturb it.
     let (settings, _lock) = prepare(directories, &builder, &parts, &sample)?.unzip();
     for part in parts {
         let mut command = measuring(directories);
@@ -127,12 +127,12 @@ fn sample(directories: &Directories, given: Option<&Path>, parts: &[Part]) -> Re
     let path = given.map_or_else(|| directories.checkout.join("samples/minimal.yaml"), Path::to_owned);
     let path = std::path::absolute(path)?;
     if parts.iter().any(|part| part.is_cloud()) && !path.is_file() {
-        bail!("{} is no file: pass the manifest of a control plane with --sample FILE", path.display());
+        bail!("{} is not a file: pass the manifest of a control plane with --sample FILE", path.display());
     }
     Ok(path)
 }
 
-/// Builds what measures and, where a part needs it, brings up the cluster with the images of a cloud.
+/// Builds the benchmarks and, where a part needs it, the cluster with the images of a cloud.
 fn prepare(
     directories: &Directories,
     builder: &Builder,
@@ -140,8 +140,8 @@ fn prepare(
     sample: &Path,
 ) -> Result<Option<(Settings, Lock)>> {
     if !parts.iter().any(|part| part.needs_cluster()) {
-        // Nothing of the cluster is touched: no lock is needed, and cargo builds on the way to running.
-        progress::say("building the benchmarks, if they changed");
+        // Without a cluster there is nothing to lock, and `cargo run` builds.
+        progress::notify("building the benchmarks, if they changed");
         return Ok(None);
     }
     let lock = directories.lock()?;
@@ -162,14 +162,14 @@ fn cargo(directories: &Directories) -> Command {
     command
 }
 
-/// The program that measures, which is built already.
+/// Runs the program that measures.
 fn measuring(directories: &Directories) -> Command {
     let mut command = cargo(directories);
     command.args(["run", "--quiet"]).args(PROGRAM).arg("--");
     command
 }
 
-/// Runs a measurement; what it has to say on its way goes to the person, its figures come back.
+/// Runs a measurement and returns its figures; its progress goes to standard error.
 fn measure(command: &mut Command) -> Result<String> {
     let shown = show(command);
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
@@ -177,7 +177,7 @@ fn measure(command: &mut Command) -> Result<String> {
     if !output.status.success() {
         bail!("{shown}: {}", output.status);
     }
-    String::from_utf8(output.stdout).context("the figures are no text")
+    String::from_utf8(output.stdout).context("the figures are not text")
 }
 
 #[cfg(test)]
@@ -185,8 +185,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_document_has_a_place_for_every_part() -> Result<()> {
+    fn the_document_has_markers_for_every_part() -> Result<()> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        Document::new(&root, DOCUMENT).require_places(Part::value_variants().iter().map(|part| part.name()))
+        Document::new(&root, DOCUMENT).require_markers(Part::value_variants().iter().map(|part| part.name()))
     }
 }

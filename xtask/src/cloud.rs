@@ -1,4 +1,4 @@
-//! A whole cloud with one command: a cluster, the images, the operator and a control plane; and its end.
+//! A cloud with one command: a cluster, the images, the operator and a control plane; and its removal.
 
 pub(crate) mod client;
 pub(crate) mod launch;
@@ -32,9 +32,9 @@ pub(crate) use services::{images, samples};
 const FAMILY: &str = "debian";
 /// The namespace and the Deployment of the operator.
 const OPERATOR: &str = "openstack-operator";
-/// The namespace of the cloud: the local cluster's Gateway lives there.
+/// The namespace of the cloud and of the local cluster's Gateway.
 pub(crate) const NAMESPACE: &str = "openstack";
-/// The kind that is a cloud.
+/// The kind of a control plane.
 pub(crate) const KIND: &str = "openstackcontrolplanes.openstack.k8s.io";
 
 #[derive(Args)]
@@ -43,7 +43,7 @@ pub(crate) struct UpArguments {
     cluster: cluster::Up,
     #[command(flatten)]
     existing: Existing,
-    /// The control plane to make [default: the project's samples/minimal.yaml].
+    /// Manifest of the control plane [default: samples/minimal.yaml of the project].
     #[arg(long, value_name = "FILE")]
     sample: Option<PathBuf>,
     /// How long the cloud may take to become ready, e.g. 90s, 15m or 1h.
@@ -51,7 +51,7 @@ pub(crate) struct UpArguments {
     timeout: String,
 }
 
-/// The programs that read it know more units; these are enough, and both of them know these.
+/// kubectl and the operator both read these units.
 fn parse_duration(text: &str) -> Result<String, String> {
     let number = text.strip_suffix(['s', 'm', 'h']).and_then(|number| number.parse::<u32>().ok());
     match number {
@@ -60,10 +60,10 @@ fn parse_duration(text: &str) -> Result<String, String> {
     }
 }
 
-/// The cluster that a cloud is made on.
+/// The cluster of a cloud.
 struct Target {
     kubectl: Kubectl,
-    /// Where the tool keeps what belongs to the cloud: the operator's manifests and the clouds.yaml.
+    /// The directory of the operator's manifests and the clouds.yaml.
     directory: PathBuf,
 }
 
@@ -85,7 +85,7 @@ impl Target {
         self.directory.join("clouds.yaml")
     }
 
-    /// The operator's program as a tool for this cluster.
+    /// The operator's command line on this cluster.
     fn operator(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(arguments).env("KUBECONFIG", self.kubectl.kubeconfig());
@@ -97,7 +97,7 @@ pub(crate) fn up(directories: &Directories, arguments: &UpArguments) -> Result<(
     let started = Instant::now();
     let existing = arguments.existing.get();
     if existing.is_some() && arguments.cluster.is_given() {
-        bail!("--context names a cluster that exists: leave --nodes and the address options out");
+        bail!("--context selects an existing cluster: omit --nodes and the address options");
     }
     let sample = find_sample(directories, arguments.sample.as_deref())?;
     let builder = Builder::new(directories);
@@ -116,7 +116,7 @@ pub(crate) fn up(directories: &Directories, arguments: &UpArguments) -> Result<(
     };
     let program = builder.program("operator")?;
     let applied = install(directories, &target, &program, &origin, &sample)?;
-    // From here on nothing is made by this run: others may switch nodes off and on, or take it all down.
+    // This run only watches from here on: another may power nodes off and on, or remove the cluster.
     drop(lock);
     watch(&target, &program, &arguments.timeout)?;
     let to_ready = applied.elapsed();
@@ -125,16 +125,16 @@ pub(crate) fn up(directories: &Directories, arguments: &UpArguments) -> Result<(
         log_in(&target, &program)?;
         next_steps::on_existing_cluster(context, kubeconfig, &target.clouds())
     } else {
-        next_steps::on_local_cluster(kubeconfig, &target.kubectl.shown())
+        next_steps::on_local_cluster(kubeconfig, &target.kubectl.display())
     };
-    progress::say(&format!("\n{} To use it:\n\n{steps}", times(to_ready, started.elapsed())));
+    progress::notify(&format!("\n{} To use it:\n\n{steps}", times(to_ready, started.elapsed())));
     Ok(())
 }
 
 fn find_sample(directories: &Directories, given: Option<&Path>) -> Result<PathBuf> {
     let path = given.map_or_else(|| directories.checkout.join("samples/minimal.yaml"), Path::to_owned);
     if !path.is_file() {
-        bail!("{} is no file: pass the manifest of a control plane with --sample FILE", path.display());
+        bail!("{} is not a file: pass the manifest of a control plane with --sample FILE", path.display());
     }
     Ok(path)
 }
@@ -147,8 +147,8 @@ pub(crate) fn add_cluster<'a>(
     builder: &'a Builder,
     samples: &[PathBuf],
 ) -> Result<()> {
-    // The operator's build goes first: it is one of the longest, it leaves a core idle towards its end, and a
-    // developer's mistake shows there.
+    // First of all: it is one of the longest builds, it occupies only one core towards its end, and it is where a
+    // developer's mistake shows.
     builder.add_program(graph, "operator")?;
     cluster::add_steps(graph, directories, settings, builder)?;
     let images = images(directories, samples)?;
@@ -162,7 +162,7 @@ fn build_program(directories: &Directories, builder: &Builder) -> Result<()> {
     graph.run(directories, &Progress::new())
 }
 
-/// Installs the operator and asks it for a cloud. Returns the moment of the latter.
+/// Installs the operator, applies the control plane, and returns the time of the latter.
 fn install(
     directories: &Directories,
     target: &Target,
@@ -182,7 +182,7 @@ fn install(
         Ok(sample.display().to_string())
     });
     graph.run(directories, &Progress::new())?;
-    applied.into_inner().context("no cloud was asked for")
+    applied.into_inner().context("no control plane was applied")
 }
 
 fn install_operator(
@@ -193,13 +193,13 @@ fn install_operator(
     log: &Log,
 ) -> Result<String> {
     let manifests = output(&mut target.operator(program, &manifests_arguments(image, registry)))?;
-    // What was applied is kept, so that it can be looked at, and removed from a cluster that stays.
+    // `down` removes these objects from an existing cluster.
     let path = target.manifests();
     fs::write(&path, manifests).with_context(|| format!("failed to write {}", path.display()))?;
     target.kubectl.apply(None, &path, log)?;
     target.kubectl.wait_for("Established", None, &[&format!("crd/{KIND}")], log)?;
     target.kubectl.wait_for_rollout(OPERATOR, OPERATOR, log).with_context(|| {
-        format!("the operator does not start: see kubectl --namespace {OPERATOR} describe pods")
+        format!("the operator does not start; see kubectl --namespace {OPERATOR} describe pods")
     })?;
     Ok(image.to_owned())
 }
@@ -220,13 +220,13 @@ fn manifests_arguments<'a>(image: &'a str, registry: &'a str) -> [&'a str; 9] {
 
 fn ensure_namespace(target: &Target, log: &Log) -> Result<()> {
     let get = ["get", "namespace", NAMESPACE, "--ignore-not-found", "--output=name"];
-    if output(target.kubectl.question().args(get))?.trim().is_empty() {
+    if output(target.kubectl.query().args(get))?.trim().is_empty() {
         log.run(target.kubectl.command().args(["create", "namespace", NAMESPACE]))?;
     }
     Ok(())
 }
 
-/// Shows how the cloud comes up, until it is ready.
+/// Shows the progress of the cloud until it is ready.
 fn watch(target: &Target, program: &Path, timeout: &str) -> Result<()> {
     let arguments = ["status", "--namespace", NAMESPACE, "--watch", "--timeout", timeout];
     let mut command = target.operator(program, &arguments);
@@ -234,11 +234,11 @@ fn watch(target: &Target, program: &Path, timeout: &str) -> Result<()> {
     if !status.success() {
         bail!(
             "the cloud is not ready: {}: {status}\n\
-             What it waits for is above; what the operator says is in\n  \
+             The status above names the reason. The operator's log:\n  \
              {} --kubeconfig {} --namespace {OPERATOR} logs deployment/{OPERATOR}\n\
-             cargo xtask up goes on from here, and --timeout gives it longer.",
+             cargo xtask up continues from here; --timeout extends the wait.",
             show(&command),
-            target.kubectl.shown(),
+            target.kubectl.display(),
             target.kubectl.kubeconfig().display()
         );
     }
@@ -251,9 +251,9 @@ fn log_in(target: &Target, program: &Path) -> Result<()> {
     output(target.operator(program, &login).arg(target.clouds())).map(|_| ())
 }
 
-fn times(to_ready: Duration, in_all: Duration) -> String {
-    let [to_ready, in_all] = [to_ready, in_all].map(|time| time.as_secs_f64());
-    format!("The cloud is ready, {to_ready:.0} s after it was asked for and {in_all:.0} s in all.")
+fn times(to_ready: Duration, total: Duration) -> String {
+    let [to_ready, total] = [to_ready, total].map(|time| time.as_secs_f64());
+    format!("The cloud is ready: {to_ready:.0} s since it was applied, {total:.0} s in total.")
 }
 
 #[cfg(test)]
@@ -262,7 +262,7 @@ mod tests {
     use crate::cluster::settings::HostBefore;
 
     #[test]
-    fn the_operator_is_asked_for_its_manifests() {
+    fn the_manifests_have_the_image_and_the_registry() {
         let arguments =
             manifests_arguments("10.100.0.1:5000/openstack/operator:1", "10.100.0.1:5000/openstack");
         assert_eq!(
@@ -276,8 +276,7 @@ mod tests {
     fn the_operators_build_starts_first() -> Result<()> {
         let cache = std::env::temp_dir().join(format!("xtask-cloud-{}", std::process::id()));
         let directories = Directories::find(Some(cache.clone()))?;
-        let (settings, builder) =
-            (Settings::of_any_cluster(HostBefore::default()), Builder::new(&directories));
+        let (settings, builder) = (Settings::largest(HostBefore::default()), Builder::new(&directories));
         let mut graph = Graph::default();
         let sample = directories.checkout.join("samples/minimal.yaml");
         add_cluster(&mut graph, &directories, &settings, &builder, &[sample])?;
@@ -299,8 +298,8 @@ mod tests {
     }
 
     #[test]
-    fn both_times_are_told() {
+    fn both_times_are_shown() {
         let text = times(Duration::from_millis(91_600), Duration::from_secs(131));
-        assert_eq!(text, "The cloud is ready, 92 s after it was asked for and 131 s in all.");
+        assert_eq!(text, "The cloud is ready: 92 s since it was applied, 131 s in total.");
     }
 }

@@ -1,4 +1,4 @@
-//! A real Kubernetes on this machine: made, inspected, switched off and on, removed.
+//! The local Kubernetes cluster: creation, status, power of its nodes, removal.
 
 mod addons;
 pub(crate) mod cgroup;
@@ -28,23 +28,23 @@ use settings::{Addresses, MOST_NODES, Node, Settings};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Make the cluster, or finish making it. Safe to repeat at any time.
+    /// Create the cluster, or complete it. Safe to repeat.
     Up(Up),
-    /// Remove the cluster with everything it made; what was built stays for the next one.
-    Down,
-    /// Show the nodes, the processes and the memory they hold.
+    /// Show the nodes, the processes and their memory.
     Status,
     /// Print the path of the kubeconfig: export KUBECONFIG=$(cargo xtask cluster kubeconfig).
     Kubeconfig,
     /// Cut the power of a node.
     PowerOff { node: String },
-    /// Give a node its power back.
+    /// Restore the power of a node.
     PowerOn { node: String },
+    /// Remove the cluster with its state; builds and images stay for the next one.
+    Down,
 }
 
 #[derive(Args, Clone)]
 pub(crate) struct Up {
-    /// Number of nodes [default: as many as there are, or 1].
+    /// Number of nodes [default: the current number, or 1].
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=i64::from(MOST_NODES)))]
     nodes: Option<u8>,
     #[command(flatten)]
@@ -52,12 +52,12 @@ pub(crate) struct Up {
 }
 
 impl Up {
-    /// Whether any option says what the cluster shall be.
+    /// Whether any option is given.
     pub(crate) fn is_given(&self) -> bool {
         self.nodes.is_some() || self.addresses != Addresses::usual()
     }
 
-    /// A cluster like the one there is, or else as the defaults say, with at least so many nodes.
+    /// The options of the existing cluster, or the defaults, with at least this number of nodes.
     pub(crate) fn at_least(directories: &Directories, nodes: u8) -> Result<Self> {
         let existing = Settings::load(directories)?;
         let nodes = existing.as_ref().map_or(nodes, |settings| settings.nodes.max(nodes));
@@ -89,16 +89,16 @@ fn up(directories: &Directories, arguments: &Up) -> Result<()> {
     let mut graph = Graph::default();
     add_steps(&mut graph, directories, &settings, &builder)?;
     graph.run(directories, &Progress::new())?;
-    progress::say(&format!(
+    progress::notify(&format!(
         "\n{} ready. To use the cluster:\n  export KUBECONFIG=$(cargo xtask cluster kubeconfig)\n  \
          alias kubectl='{}'",
         if settings.nodes == 1 { "1 node is".to_owned() } else { format!("{} nodes are", settings.nodes) },
-        Kubectl::local(directories)?.shown()
+        Kubectl::local(directories)?.display()
     ));
     Ok(())
 }
 
-/// Decides what the cluster shall be and writes it down, before anything is made.
+/// Checks the machine and saves the settings of the cluster before anything is created.
 pub(crate) fn prepare(directories: &Directories, arguments: &Up) -> Result<Settings> {
     let existing = Settings::load(directories)?;
     let settings = match &existing {
@@ -110,15 +110,15 @@ pub(crate) fn prepare(directories: &Directories, arguments: &Up) -> Result<Setti
         Some(existing) => {
             if arguments.addresses != existing.addresses && arguments.addresses != Addresses::usual() {
                 bail!(
-                    "the cluster exists with other addresses: run cargo xtask cluster down first, or leave \
-                     the address options out"
+                    "the cluster exists with other addresses: run cargo xtask cluster down first, or omit the \
+                     address options"
                 );
             }
             let nodes = arguments.nodes.unwrap_or(existing.nodes);
             if nodes < existing.nodes {
                 bail!(
-                    "the cluster has {} nodes and --nodes {nodes} would take some away: run cargo xtask \
-                     cluster down first, or leave --nodes out",
+                    "the cluster has {} nodes and --nodes {nodes} would remove some: run cargo xtask cluster \
+                     down first, or omit --nodes",
                     existing.nodes
                 );
             }
@@ -130,10 +130,10 @@ pub(crate) fn prepare(directories: &Directories, arguments: &Up) -> Result<Setti
     Ok(settings)
 }
 
-/// The steps after which pods run, find each other by name, have volumes and are reached from outside.
+/// The last steps of a cluster: when they are done, it is ready for all pods.
 pub(crate) const READY: [&str; 3] = ["cluster DNS", "storage", "Gateway"];
 
-/// Adds the steps that build a cluster; each waits only for what it uses. Where cores are short, the step that was
+/// Adds the steps that build a cluster; each waits only for its prerequisites. Where cores are short, the step that was
 /// added first starts first: the longest builds, then the other parts of a node, then those of pods.
 pub(crate) fn add_steps<'a>(
     graph: &mut Graph<'a>,
@@ -195,7 +195,7 @@ fn image_step(program: Program) -> String {
     format!("image {}", program.name())
 }
 
-/// Turns on every node and waits until Kubernetes says that all are ready.
+/// Powers on every node and waits until all are Ready.
 fn turn_on(directories: &Directories, settings: &Settings, log: &Log) -> Result<String> {
     let nodes = settings.node_list();
     let mut started = 0;
@@ -212,7 +212,7 @@ fn turn_on(directories: &Directories, settings: &Settings, log: &Log) -> Result<
 fn wait_until_ready(directories: &Directories, nodes: &[Node], log: &Log) -> Result<()> {
     for node in nodes {
         let name = format!("node/{}", node.name);
-        // A node that has never been on must first make itself known.
+        // A new node must register first.
         for condition in ["--for=create", "--for=condition=Ready"] {
             log.run(Kubectl::local(directories)?.command().args([
                 "wait",
@@ -221,7 +221,7 @@ fn wait_until_ready(directories: &Directories, nodes: &[Node], log: &Log) -> Res
                 "--timeout=180s",
             ]))
             .with_context(|| {
-                format!("its logs are in {}", node.directory(directories).join("log").display())
+                format!("the logs of the node are in {}", node.directory(directories).join("log").display())
             })?;
         }
     }
@@ -234,7 +234,7 @@ fn power_off(directories: &Directories, name: &str) -> Result<()> {
     let node = settings.node(name)?;
     let log = Log::create(directories, &format!("power-off {name}"))?;
     if !node::is_on(directories, &node)? {
-        progress::say(&format!("{name} is off already"));
+        progress::notify(&format!("{name} is already off"));
     }
     node::power_off(directories, &node, &log)?;
     network::ensure_routes(&settings, &nodes_on(directories, &settings)?, &log)
@@ -246,7 +246,7 @@ fn power_on(directories: &Directories, name: &str) -> Result<()> {
     let node = settings.node(name)?;
     let log = Log::create(directories, &format!("power-on {name}"))?;
     if !node::power_on(directories, &settings, &node, &log)? {
-        progress::say(&format!("{name} is on already"));
+        progress::notify(&format!("{name} is already on"));
     }
     network::ensure_routes(&settings, &nodes_on(directories, &settings)?, &log)
 }
@@ -261,18 +261,18 @@ fn nodes_on(directories: &Directories, settings: &Settings) -> Result<Vec<Node>>
     Ok(on)
 }
 
-/// Removes everything that any `up` made, whole or half, and nothing else.
+/// Removes everything that `up` created, completely or partially, and nothing else.
 fn down(directories: &Directories) -> Result<()> {
     let _lock = directories.lock()?;
     let settings = match Settings::load(directories) {
         Ok(Some(settings)) => settings,
         Ok(None) => {
-            progress::say("there is no cluster");
+            progress::notify("there is no cluster");
             return end_processes(directories, &Log::create(directories, "processes off")?);
         }
         Err(error) => {
             progress::error(&error);
-            Settings::of_any_cluster(network::host_before()?)
+            Settings::largest(network::host_before()?)
         }
     };
     let mut graph = Graph::default();
@@ -292,7 +292,7 @@ fn down(directories: &Directories) -> Result<()> {
         network::remove_host(settings, log)?;
         Ok(String::new())
     });
-    // The settings are among what goes here, so they go last: until then another `down` can go on.
+    // The settings are removed last: until then, another `down` can continue.
     graph.add("state removed", Weight::Light, &["network off"], move |_| {
         remove_state(directories)?;
         Ok(String::new())
@@ -300,8 +300,8 @@ fn down(directories: &Directories) -> Result<()> {
     graph.run(directories, &Progress::new())
 }
 
-/// Ends the control plane, the registries, and whatever a run that was killed left behind. All that they know
-/// goes too, so there is nothing to wait for.
+/// Kills the control plane, the registries and the leftovers of killed runs. Their state is removed too, so none
+/// needs a clean shutdown.
 fn end_processes(directories: &Directories, log: &Log) -> Result<()> {
     for process in process::list(directories)? {
         process::stop(directories, &process.name, Signal::SIGKILL)?;
@@ -322,7 +322,7 @@ fn remove_state(directories: &Directories) -> Result<()> {
     crate::store::remove(&cluster)
 }
 
-/// The kubeconfig and what else tests need to know of the cluster.
+/// The path of the administrator's kubeconfig.
 pub(crate) fn kubeconfig(directories: &Directories) -> std::path::PathBuf {
     pki::admin_kubeconfig(directories)
 }

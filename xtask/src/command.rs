@@ -1,4 +1,4 @@
-//! Running other programs: their output goes to a log file, and a failure shows the lines that matter.
+//! Runs other programs: their output goes to a log file, and a failure shows its last lines.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -17,25 +17,25 @@ use nix::unistd::Pid;
 use crate::directories::Directories;
 use crate::process::Mark;
 
-/// Commands under way, by process.
+/// Running commands, by process.
 static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 fn running() -> MutexGuard<'static, BTreeSet<u32>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Asks every command under way to stop, as an interrupt at the terminal would.
+/// Interrupts every running command.
 pub(crate) fn interrupt_all() {
     for &process in running().iter() {
         if let Ok(process) = i32::try_from(process) {
-            // One that has just ended needs no asking.
+            // It may have ended already.
             let _ = kill(Pid::from_raw(process), Signal::SIGINT);
         }
     }
 }
 
-/// How many lines of a log a failure prints.
-const LINES_THAT_MATTER: usize = 12;
+/// Lines of a log that a failure shows.
+const SHOWN_LINES: usize = 12;
 
 /// The log file of one step, and the mark that the step's commands carry.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Starts an empty log for a step.
+    /// Creates an empty log for a step.
     pub(crate) fn create(directories: &Directories, step: &str) -> Result<Self> {
         let directory = directories.logs();
         std::fs::create_dir_all(&directory)
@@ -79,7 +79,7 @@ impl Log {
         let from = file.seek(SeekFrom::End(0)).unwrap_or(0);
         let mut child = self
             .mark
-            .put(command)
+            .apply(command)
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file)
@@ -102,47 +102,47 @@ impl Log {
             file.read_to_string(&mut text)
         });
         match read {
-            Ok(_) => lines_that_matter(&text),
-            Err(error) => format!("(the log cannot be read: {error})"),
+            Ok(_) => last_lines(&text),
+            Err(error) => format!("(failed to read the log: {error})"),
         }
     }
 }
 
 /// The last lines of a log, without those that only report progress.
-pub(crate) fn lines_that_matter(text: &str) -> String {
+pub(crate) fn last_lines(text: &str) -> String {
     let lines: Vec<&str> =
         text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("go: downloading")).collect();
-    let start = lines.len().saturating_sub(LINES_THAT_MATTER);
+    let start = lines.len().saturating_sub(SHOWN_LINES);
     lines[start..].iter().map(|line| format!("  | {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Runs a command and returns what it wrote to standard output.
+/// Runs a command and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let shown = show(command);
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("failed to start {shown}"))?;
     if !output.status.success() {
         let error = String::from_utf8_lossy(&output.stderr);
-        bail!("{shown}: {}\n{}", output.status, lines_that_matter(&error));
+        bail!("{shown}: {}\n{}", output.status, last_lines(&error));
     }
     String::from_utf8(output.stdout).with_context(|| format!("{shown} printed something that is not text"))
 }
 
-/// Waits for a condition; gives up with its name when it does not come true in time.
-pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) -> Result<()> {
-    // Enough for a start on a machine that is busy with builds.
-    let patience = Duration::from_mins(3);
+/// Waits for a condition, and fails with its name after a timeout.
+pub(crate) fn wait_until(description: &str, mut condition: impl FnMut() -> bool) -> Result<()> {
+    // Enough on a machine that is busy with builds.
+    let timeout = Duration::from_mins(3);
     let started = Instant::now();
     while !condition() {
-        if started.elapsed() > patience {
-            bail!("waited {} s until {what}, in vain", patience.as_secs());
+        if started.elapsed() > timeout {
+            bail!("timed out after {} s waiting until {description}", timeout.as_secs());
         }
         thread::sleep(Duration::from_millis(100));
     }
     Ok(())
 }
 
-/// Runs a command whose arguments are given by white space: for tools whose words hold none.
-pub(crate) fn words(line: &str) -> Command {
+/// A command from a line whose arguments contain no white space.
+pub(crate) fn split(line: &str) -> Command {
     let mut words = line.split_ascii_whitespace();
     let mut command = Command::new(words.next().unwrap_or_default());
     command.args(words);
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_failure_shows_the_last_lines_without_progress() {
         let text = "go: downloading a\nfirst\n\nsecond\ngo: downloading b\n";
-        assert_eq!(lines_that_matter(text), "  | first\n  | second");
+        assert_eq!(last_lines(text), "  | first\n  | second");
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_split() {
-        assert_eq!(show(&words("ip link add a")), "ip link add a");
+    fn a_line_is_split_at_white_space() {
+        assert_eq!(show(&split("ip link add a")), "ip link add a");
     }
 }

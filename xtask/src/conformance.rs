@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<ExitCode> {
     let document = Document::new(&directories.checkout, DOCUMENT);
     if arguments.write {
-        document.require_places(PARTS)?;
+        document.require_markers(PARTS)?;
     }
     // Nobody may take the cloud away meanwhile, and two runs would remove what the other has made.
     let _lock = directories.lock()?;
@@ -73,18 +73,18 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<Ex
             document.write(part, table.trim())?;
         }
     }
-    progress::say(&format!("{} tests in {} s", outcomes.len(), started.elapsed().as_secs()));
+    progress::notify(&format!("{} tests in {} s", outcomes.len(), started.elapsed().as_secs()));
     let mut complaints = explanations::complaints(EXPLANATIONS, &outcomes);
     if !run.removed {
         complaints.push("not all that the tests made could be removed: the next run tries again".to_owned());
     }
     for complaint in &complaints {
-        progress::say(complaint);
+        progress::notify(complaint);
     }
     if complaints.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    progress::say(&format!("what failed and how is in {}", log.path().display()));
+    progress::notify(&format!("what failed and how is in {}", log.path().display()));
     Ok(ExitCode::FAILURE)
 }
 
@@ -110,7 +110,7 @@ fn identity(kubectl: &Kubectl) -> Result<Identity> {
 /// Objects of a kind in the cloud's namespace.
 fn list(kubectl: &Kubectl, kind: &str) -> Result<Vec<Value>> {
     let arguments = ["--namespace", NAMESPACE, "get", kind, "--output=json"];
-    let answer = output(kubectl.question().args(arguments));
+    let answer = output(kubectl.query().args(arguments));
     let answer = answer.with_context(|| format!("the cluster does not tell of clouds: {REMEDY}"))?;
     let mut answer: Value = serde_json::from_str(&answer).context("kubectl answered no JSON")?;
     serde_json::from_value(answer["items"].take()).context("kubectl answered no list")
@@ -125,7 +125,7 @@ fn is_ready(object: &Value) -> bool {
 }
 
 fn kubernetes_version(kubectl: &Kubectl) -> Result<String> {
-    let answer = output(kubectl.question().args(["version", "--output=json"]))?;
+    let answer = output(kubectl.query().args(["version", "--output=json"]))?;
     let answer: Value = serde_json::from_str(&answer).context("kubectl answered no JSON")?;
     let version = answer["serverVersion"]["gitVersion"].as_str();
     version.map(ToOwned::to_owned).context("the API server names no version")
@@ -157,7 +157,7 @@ fn run_pod(
 
 fn has_started(kubectl: &Kubectl) -> bool {
     let arguments = ["--namespace", NAMESPACE, "get", "pod", pod::NAME, "--output=jsonpath={.status.phase}"];
-    output(kubectl.question().args(arguments)).is_ok_and(|phase| !matches!(phase.as_str(), "" | "Pending"))
+    output(kubectl.query().args(arguments)).is_ok_and(|phase| !matches!(phase.as_str(), "" | "Pending"))
 }
 
 fn remove_pod(kubectl: &Kubectl, log: &Log) -> Result<()> {
@@ -193,8 +193,8 @@ fn follow(kubectl: &Kubectl, log: &Log) -> Result<Run> {
 /// One line for each thing that happens.
 fn show(event: &Event, run: &Run) {
     match event {
-        Event::Step { text } => progress::say(text),
-        Event::Selected { tests } => progress::say(&format!("{} tests", tests.len())),
+        Event::Step { text } => progress::notify(text),
+        Event::Selected { tests } => progress::notify(&format!("{} tests", tests.len())),
         Event::Result(result) => {
             let mark = match result.verdict {
                 Verdict::Passed => '✓',
@@ -202,7 +202,7 @@ fn show(event: &Event, run: &Run) {
                 Verdict::Skipped => '-',
             };
             let number = run.results.len() + 1;
-            progress::say(&format!("  {mark} {number:>3} {} {:.1}s", plain(&result.test), result.seconds));
+            progress::notify(&format!("  {mark} {number:>3} {} {:.1}s", plain(&result.test), result.seconds));
         }
         Event::Versions { .. } | Event::Ended | Event::Removed => {}
     }
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn the_document_has_a_place_for_every_table() -> Result<()> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        Document::new(&root, DOCUMENT).require_places(PARTS)
+        Document::new(&root, DOCUMENT).require_markers(PARTS)
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where everything lives on disk, and the lock that keeps two runs apart.
+//! The directories of the tool, and the lock that excludes a second run.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -13,9 +13,9 @@ use crate::process;
 /// The directories of the tool. Only `checkout` is under version control.
 #[derive(Debug, Clone)]
 pub(crate) struct Directories {
-    /// The project's own source.
+    /// The source of the project.
     pub(crate) checkout: PathBuf,
-    /// Everything the tool makes is below this directory.
+    /// Everything that the tool creates is below this directory.
     cache: PathBuf,
 }
 
@@ -25,7 +25,7 @@ impl Directories {
             Some(directory) => std::path::absolute(directory)?,
             None => default_cache()?,
         };
-        // The path becomes part of mount options and of argument lists that know no quoting.
+        // The path becomes part of mount options and argument lists without quoting.
         if cache.to_string_lossy().contains([' ', '\t', '\n', ',', ':']) {
             bail!(
                 "the cache directory {} has white space, a comma or a colon in its name: pass another with \
@@ -48,17 +48,17 @@ impl Directories {
         &self.cache
     }
 
-    /// Parts that were built, by content.
+    /// Built parts, by content.
     pub(crate) fn store(&self) -> PathBuf {
         self.cache.join("store")
     }
 
-    /// State of the cluster that is up, or half up.
+    /// State of the cluster.
     pub(crate) fn cluster(&self) -> PathBuf {
         self.cache.join("cluster")
     }
 
-    /// What the local registry holds. It outlives the cluster, so that images need not be built again.
+    /// Storage of the local registry. It outlives the cluster, so that images are built once.
     pub(crate) fn registry(&self) -> PathBuf {
         self.cache.join("registry")
     }

@@ -1,4 +1,4 @@
-//! Documents that show generated tables, each between two marks of its own.
+//! Documents with generated tables, each between two markers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ impl Document {
         Self { name, path: checkout.join(name) }
     }
 
-    /// Hours of work must not end with a document that has no place for their results.
-    pub(crate) fn require_places<'a>(&self, parts: impl IntoIterator<Item = &'a str>) -> Result<()> {
+    /// Checks the markers of all parts before the work that produces their tables.
+    pub(crate) fn require_markers<'a>(&self, parts: impl IntoIterator<Item = &'a str>) -> Result<()> {
         let text = self.read()?;
         for part in parts {
-            self.placed(&text, part, "")?;
+            self.replace(&text, part, "")?;
         }
         Ok(())
     }
 
-    /// Replaces one part. The rest is read anew each time: a person may edit it while results come in.
+    /// Replaces the table of one part. Reads the document again, because the user may edit it meanwhile.
     pub(crate) fn write(&self, part: &str, table: &str) -> Result<()> {
-        let text = self.placed(&self.read()?, part, table)?;
+        let text = self.replace(&self.read()?, part, table)?;
         fs::write(&self.path, text).with_context(|| format!("failed to write {}", self.path.display()))
     }
 
@@ -35,13 +35,13 @@ impl Document {
         fs::read_to_string(&self.path).with_context(|| format!("failed to read {}", self.path.display()))
     }
 
-    /// The document with another table in the place of a part.
-    fn placed(&self, document: &str, part: &str, table: &str) -> Result<String> {
+    /// The document with another table for a part.
+    fn replace(&self, document: &str, part: &str, table: &str) -> Result<String> {
         let (begin, end) = (format!("<!-- {part} begins -->"), format!("<!-- {part} ends -->"));
         let split =
             document.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?)));
         let Some((before, (_, after))) = split else {
-            bail!("{} has no place for {part}: put {begin} and {end} where its table belongs", self.name);
+            bail!("{} has no markers for {part}: add {begin} and {end} where its table belongs", self.name);
         };
         Ok(format!("{before}{begin}\n{table}\n{end}{after}"))
     }
@@ -52,13 +52,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_replaces_that_of_the_same_part() -> Result<()> {
+    fn a_table_replaces_the_previous_one_of_its_part() -> Result<()> {
         let document = Document::new(Path::new(""), "a.md");
         let before =
             "a\n<!-- plan begins -->\nold\n<!-- plan ends -->\n<!-- crd begins -->\n<!-- crd ends -->\n";
-        let after = document.placed(before, "plan", "new")?;
+        let after = document.replace(before, "plan", "new")?;
         assert_eq!(after, before.replace("old", "new"));
-        assert!(document.placed(before, "fleet", "").is_err_and(|error| error.to_string().contains("a.md")));
+        assert!(document.replace(before, "fleet", "").is_err_and(|error| error.to_string().contains("a.md")));
         Ok(())
     }
 }

@@ -12,10 +12,10 @@ use crate::directories::Directories;
 use crate::graph::{Graph, Weight};
 use crate::store::{self, Key, Part};
 
-/// One pinned module and the program, or programs, that it gives.
+/// A pinned module and its program or programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Program {
-    /// API server, controller manager, scheduler, kubelet, proxy and kubectl in one.
+    /// API server, controller manager, scheduler, kubelet, proxy and kubectl in one program.
     Kubernetes,
     Etcd,
     /// With its shim and command line.
@@ -25,7 +25,7 @@ pub(crate) enum Program {
     Coredns,
     LocalPathProvisioner,
     Traefik,
-    /// For the tests of the chart; no cluster needs it.
+    /// For the tests of the chart.
     Helm,
 }
 
@@ -57,12 +57,12 @@ impl Program {
         }
     }
 
-    /// The step that builds it.
+    /// The name of the step that builds it.
     pub(crate) fn step(self) -> String {
         format!("build {}", self.name())
     }
 
-    /// Modules that have their program inside are named as tools in go.mod; the others have a main of ours.
+    /// Modules that contain their program are tools in go.mod; the others have a main package under `xtask/go`.
     fn target(self) -> &'static str {
         match self {
             Self::Containerd | Self::LocalPathProvisioner | Self::Traefik | Self::Helm => "tool",
@@ -74,7 +74,7 @@ impl Program {
         directories.checkout.join("xtask/go").join(self.name())
     }
 
-    /// Kubernetes reports its version only when the linker is told; the pin in go.mod says which.
+    /// Kubernetes reports the version that the linker sets: the one that go.mod pins.
     fn linker_flags(self, module: &Path) -> Result<String> {
         let mut flags = "-s -w".to_owned();
         if self == Self::Kubernetes {
@@ -89,12 +89,12 @@ impl Program {
         Key::default().text(go_version()?).text("-trimpath").path(&self.module(directories))
     }
 
-    /// Digits that change when the program does.
+    /// The hash of the program's inputs.
     pub(crate) fn version(self, directories: &Directories) -> Result<String> {
         Ok(self.key(directories)?.digits())
     }
 
-    /// The directory that holds the built program.
+    /// The directory of the built program.
     pub(crate) fn place(self, directories: &Directories) -> Result<PathBuf> {
         Ok(store::place(directories, self.name(), self.key(directories)?))
     }
@@ -121,7 +121,7 @@ impl Program {
     }
 }
 
-/// The version of Go, asked for once: every program's key depends on it.
+/// The version of Go, on which the key of every program depends.
 fn go_version() -> Result<&'static str> {
     static VERSION: OnceLock<String> = OnceLock::new();
     if let Some(version) = VERSION.get() {
@@ -131,7 +131,7 @@ fn go_version() -> Result<&'static str> {
     Ok(VERSION.get_or_init(|| version.trim().to_owned()))
 }
 
-/// The Gateway API's own CRDs, as one file of the version that go.mod pins.
+/// The CRDs of the Gateway API in one file, of the version that go.mod pins.
 pub(crate) fn gateway_api_manifests(directories: &Directories, log: &Log) -> Result<Part> {
     const MODULE: &str = "sigs.k8s.io/gateway-api";
     let module = directories.checkout.join("xtask/go/gateway-api");

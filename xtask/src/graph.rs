@@ -1,4 +1,4 @@
-//! Steps that start as soon as what they need is done, as far as the cores allow.
+//! Runs steps in parallel, each as soon as its prerequisites are done and a core is free.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,27 +26,27 @@ struct Task<'a> {
     work: Work<'a>,
 }
 
-/// Steps and what each of them waits for. Earlier steps get a core first.
+/// Steps and their prerequisites. Where cores are short, the step that was added first starts first.
 #[derive(Default)]
 pub(crate) struct Graph<'a> {
     tasks: Vec<Task<'a>>,
 }
 
-/// What the steps tell each other.
+/// The state that the steps share.
 struct State {
     done: BTreeSet<String>,
-    /// What the steps that have not been called yet wait for, by position.
+    /// Prerequisites of the steps that are not ready, by position.
     waiting: BTreeMap<usize, Vec<String>>,
-    /// Steps that could start, by position. A heavy one starts when it is the first of the heavy ones.
+    /// Steps that can start, by position. Heavy steps start in this order.
     ready: BTreeMap<usize, Weight>,
     cores: usize,
     failure: Option<anyhow::Error>,
 }
 
 impl State {
-    /// Calls the steps whose needs are met. All of them at once, so that the order among them is theirs and
-    /// not that in which their threads happen to wake up.
-    fn call(&mut self, weights: &[Weight]) {
+    /// Makes all steps ready whose prerequisites are done. At once, so that their order does not depend on which
+    /// thread wakes up first.
+    fn make_ready(&mut self, weights: &[Weight]) {
         let done = &self.done;
         let met: Vec<usize> = self
             .waiting
@@ -60,7 +60,7 @@ impl State {
         }
     }
 
-    /// Whether the step may start now; if so it has its core.
+    /// Whether the step may start now; if so, it occupies its core.
     fn take_turn(&mut self, position: usize) -> bool {
         let first_heavy = self.ready.iter().find(|(_, weight)| **weight == Weight::Heavy);
         match self.ready.get(&position) {
@@ -79,7 +79,7 @@ impl State {
 }
 
 impl<'a> Graph<'a> {
-    /// Adds a step; `work` returns a word on what it did, for the progress line.
+    /// Adds a step; `work` returns the detail that the progress line shows.
     pub(crate) fn add(
         &mut self,
         name: impl Into<String>,
@@ -99,7 +99,7 @@ impl<'a> Graph<'a> {
         self.tasks.iter().any(|task| task.name == name)
     }
 
-    /// The steps that wait for nothing and need a core, in the order in which they start.
+    /// The heavy steps without prerequisites, in the order in which they start.
     #[cfg(test)]
     pub(crate) fn runnable(&self) -> Vec<&str> {
         let runnable = self.tasks.iter().filter(|task| task.after.is_empty() && task.weight == Weight::Heavy);
@@ -113,8 +113,8 @@ impl<'a> Graph<'a> {
         steps.flat_map(|task| task.after.iter().map(String::as_str)).collect()
     }
 
-    /// Runs every step. After a failure no further step starts, and those under way are asked to stop:
-    /// whatever was begun can be finished by the next run.
+    /// Runs every step. After a failure no other step starts and running steps are interrupted; the next run can
+    /// complete them.
     pub(crate) fn run(self, directories: &Directories, progress: &Progress) -> Result<()> {
         self.check()?;
         let weights: Vec<Weight> = self.tasks.iter().map(|task| task.weight).collect();
@@ -125,24 +125,24 @@ impl<'a> Graph<'a> {
             cores: thread::available_parallelism().map_or(1, usize::from),
             failure: None,
         };
-        state.call(&weights);
-        let board =
-            Board { state: Mutex::new(state), changed: Condvar::new(), weights, directories, progress };
+        state.make_ready(&weights);
+        let scheduler =
+            Scheduler { state: Mutex::new(state), changed: Condvar::new(), weights, directories, progress };
         thread::scope(|scope| {
             for (position, task) in self.tasks.into_iter().enumerate() {
-                let board = &board;
-                scope.spawn(move || board.run(position, task));
+                let scheduler = &scheduler;
+                scope.spawn(move || scheduler.run(position, task));
             }
         });
-        board.state.into_inner().unwrap_or_else(PoisonError::into_inner).failure.map_or(Ok(()), Err)
+        scheduler.state.into_inner().unwrap_or_else(PoisonError::into_inner).failure.map_or(Ok(()), Err)
     }
 
-    /// A step that waits for something unknown, or for itself, would wait for ever.
+    /// A step with an unknown or circular prerequisite would wait forever.
     fn check(&self) -> Result<()> {
         let mut waiting: BTreeMap<&str, &[String]> = BTreeMap::new();
         for task in &self.tasks {
             if waiting.insert(&task.name, &task.after).is_some() {
-                bail!("step {} is there twice", task.name);
+                bail!("step {} is added twice", task.name);
             }
         }
         while !waiting.is_empty() {
@@ -160,15 +160,15 @@ impl<'a> Graph<'a> {
         }
         for task in &self.tasks {
             if let Some(unknown) = task.after.iter().find(|name| !self.contains(name)) {
-                bail!("step {} waits for {unknown}, which is not there", task.name);
+                bail!("step {} waits for {unknown}, which does not exist", task.name);
             }
         }
         Ok(())
     }
 }
 
-/// Where the steps look whose turn it is.
-struct Board<'a> {
+/// Coordinates the threads of the steps.
+struct Scheduler<'a> {
     state: Mutex<State>,
     changed: Condvar,
     weights: Vec<Weight>,
@@ -176,7 +176,7 @@ struct Board<'a> {
     progress: &'a Progress,
 }
 
-impl Board<'_> {
+impl Scheduler<'_> {
     fn run(&self, position: usize, task: Task<'_>) {
         if !self.wait_for_turn(position) {
             return;
@@ -191,7 +191,7 @@ impl Board<'_> {
             Ok(detail) => {
                 step.finish('✓', &detail);
                 state.done.insert(task.name);
-                state.call(&self.weights);
+                state.make_ready(&self.weights);
             }
             Err(_) if state.failure.is_some() => step.finish('-', "stopped"),
             Err(error) => {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_starts_after_what_it_needs() -> Result<()> {
+    fn a_step_starts_after_its_prerequisites() -> Result<()> {
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut graph = Graph::default();
         for (name, after) in [("c", vec!["b"]), ("b", vec!["a"]), ("a", vec![])] {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_stops_what_comes_after() -> Result<()> {
+    fn a_failure_stops_later_steps() -> Result<()> {
         let mut graph = Graph::default();
         graph.add("broken", Weight::Light, &[], |_| bail!("no"));
         graph.add("after", Weight::Light, &["broken"], |_| bail!("must not start"));
@@ -267,13 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn where_cores_are_short_the_first_goes_first() {
+    fn the_first_added_step_gets_the_core() {
         let weights = [Weight::Heavy, Weight::Heavy, Weight::Light];
         let waiting = (0..3).map(|position| (position, Vec::new())).collect();
         let mut state =
             State { done: BTreeSet::new(), waiting, ready: BTreeMap::new(), cores: 1, failure: None };
-        assert!(!state.take_turn(0), "nobody has been called yet");
-        state.call(&weights);
+        assert!(!state.take_turn(0), "no step is ready yet");
+        state.make_ready(&weights);
         assert!(!state.take_turn(1), "another heavy step comes first");
         assert!(state.take_turn(2), "a light step needs no core");
         assert!(state.take_turn(0));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_and_circular_needs_are_refused() {
+    fn unknown_and_circular_prerequisites_are_rejected() {
         let mut graph = Graph::default();
         graph.add("a", Weight::Light, &["b"], |_| Ok(String::new()));
         assert!(graph.check().is_err_and(|error| error.to_string().contains("waits for b")));

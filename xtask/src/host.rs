@@ -1,4 +1,4 @@
-//! Programs of the host that the tool calls, and the Debian packages that bring them.
+//! Programs of the host that the tool calls, and their Debian packages.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::command::Log;
 use crate::directories::Directories;
 use crate::progress::Progress;
 
-/// A program and the package that holds it.
+/// Programs and their packages.
 const TOOLS: [(&str, &str); 10] = [
     ("buildah", "buildah"),
     ("ip", "iproute2"),
@@ -23,14 +23,13 @@ const TOOLS: [(&str, &str); 10] = [
     ("unshare", "util-linux"),
 ];
 
-/// Packages without a program of their own: build tools of containers need both.
+/// Files and their packages: image builds need both.
 const LIBRARIES: [(&str, &str); 2] = [
     ("/usr/share/keyrings/debian-archive-keyring.gpg", "debian-archive-keyring"),
     ("/etc/ssl/certs/ca-certificates.crt", "ca-certificates"),
 ];
 
-/// Installs what is missing, as a step that a person sees; says which packages to install where there is no
-/// apt.
+/// Installs missing packages as a visible step; without apt, fails with their names.
 pub(crate) fn ensure_tools(directories: &Directories, progress: &Progress) -> Result<()> {
     let missing = missing_packages();
     if missing.is_empty() {
@@ -65,7 +64,7 @@ fn missing_packages() -> Vec<&'static str> {
     tools.chain(libraries).map(|&(_, package)| package).collect()
 }
 
-/// The path of a program, or nothing.
+/// The path of a program in PATH.
 pub(crate) fn find(program: &str) -> Option<std::path::PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|directory| directory.join(program)).find(|file| file.is_file())

@@ -28,9 +28,9 @@ use table::Table;
 
 /// The step after which images can be pushed.
 pub(crate) const PUSH_STEP: &str = "push registry";
-/// Where in the registry the images of the table are.
+/// The path of the table's images in the registry.
 pub(crate) const PROJECT: &str = "openstack";
-/// The tag that every image has besides the one of its content.
+/// The tag that every image has besides the tag of its content.
 pub(crate) const RELEASE: &str = "2025.1";
 
 /// The step that builds an image of the table.
@@ -40,7 +40,7 @@ pub(crate) fn step(image: &str) -> String {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Build what changed and push it; without names, everything in the table.
+    /// Build and push the images whose recipe changed; without names, all images of the table.
     Build {
         /// Names from images/images.toml.
         names: Vec<String>,
@@ -71,14 +71,13 @@ pub(crate) fn run(directories: &Directories, command: Command) -> Result<()> {
     graph.run(directories, &progress)
 }
 
-/// Builds images; shared by all steps that do.
+/// Builds images; all steps share it.
 pub(crate) struct Builder {
     pub(crate) directories: Directories,
     buildah: Buildah,
     registry: OnceLock<PushRegistry>,
     table: OnceLock<Table>,
-    /// What each image is built from, read once: files that change while images are built belong to the next
-    /// run.
+    /// The hash of each image's inputs, read once: a file that changes during the builds counts for the next run.
     keys: OnceLock<BTreeMap<String, Key>>,
 }
 
@@ -109,7 +108,7 @@ impl Builder {
         Ok(self.table()?.images().iter().map(|image| image.name.clone()).collect())
     }
 
-    /// What an image of the table is built from.
+    /// The hash of an image's inputs.
     fn key(&self, image: &str) -> Result<Key> {
         let keys = if let Some(keys) = self.keys.get() {
             keys
@@ -129,14 +128,13 @@ impl Builder {
         Ok(format!("{PROJECT}/{image}:{}", self.key(image)?.digits()))
     }
 
-    /// The program of this workspace that an image carries, once its step is done. Image and host run the same
-    /// file.
+    /// The path of the program in an image, on the host.
     pub(crate) fn program(&self, image: &str) -> Result<PathBuf> {
         let program = self.table()?.image(image)?.program()?;
         Ok(store::place(&self.directories, program, self.key(image)?).join(program))
     }
 
-    /// Adds the steps that build these images and what they are based on.
+    /// Adds the steps that build these images and their bases.
     pub(crate) fn add_steps<'a>(&'a self, graph: &mut Graph<'a>, names: &[&str]) -> Result<()> {
         let mut wanted = BTreeSet::new();
         for &name in names {
@@ -153,7 +151,7 @@ impl Builder {
                 Ok(self.registry.get_or_init(|| registry).address.clone())
             });
         }
-        // In the order of the table, in which a base comes before what is built on it.
+        // The table lists a base before its derived images.
         for image in self.table()?.images().iter().filter(|image| wanted.contains(image.name.as_str())) {
             let name = image.name.clone();
             if graph.contains(&step(&name)) {
@@ -188,7 +186,7 @@ impl Builder {
         let image = table.image(name)?;
         let full = self.name(name)?;
         if self.has(&full) && (image.recipe != "guest" || self.guest_disk()?.exists()) {
-            // Another content may have been built since, and have had the release's tag.
+            // A later build may have moved the tag of the release.
             registry::tag(&self.directories, &full, RELEASE)?;
             return Ok("cached".to_owned());
         }
@@ -222,7 +220,7 @@ impl Builder {
         }
         self.push(&full, log)?;
         registry::tag(&self.directories, &full, RELEASE)?;
-        // Nothing is built on it, and the registry has it now.
+        // No other image needs it here, and the registry has it.
         if !table.images().iter().any(|other| other.base.as_deref() == Some(name)) {
             self.buildah.forget(&full, log)?;
         }
@@ -230,7 +228,7 @@ impl Builder {
         Ok(format!("{}, built in {:.0} s", progress::size(size), started.elapsed().as_secs_f64()))
     }
 
-    /// The minimal system that the base image starts from.
+    /// The minimal system of the base image.
     fn bootstrap(&self, log: &Log) -> Result<PathBuf> {
         let table = self.table()?;
         let packages = table.bootstrap_packages.join(",");
@@ -243,7 +241,7 @@ impl Builder {
         Ok(part.path.join("rootfs.tar"))
     }
 
-    /// Builds the program that an image carries.
+    /// Builds the program of an image.
     fn build_program(&self, image: &str, program: &str, log: &Log) -> Result<String> {
         let part = store::ensure(&self.directories, program, self.key(image)?, |place| {
             let checkout = &self.directories.checkout;
@@ -258,7 +256,7 @@ impl Builder {
             let metadata: serde_json::Value =
                 serde_json::from_str(&metadata).context("cargo's metadata is not JSON")?;
             let target =
-                metadata["target_directory"].as_str().context("cargo does not say where it builds")?;
+                metadata["target_directory"].as_str().context("cargo reports no target directory")?;
             let built = Path::new(target).join("release").join(program);
             fs::copy(&built, place.join(program))
                 .with_context(|| format!("failed to copy {}", built.display()))?;
@@ -267,7 +265,7 @@ impl Builder {
         Ok(part.detail())
     }
 
-    /// A fresh build context with the files of the recipe.
+    /// A new build context with the files of the recipe.
     pub(crate) fn context(&self, name: &str, recipe: &Path) -> Result<PathBuf> {
         let context = self.directories.buildah().join("contexts").join(name);
         store::remove(&context)?;
@@ -276,7 +274,7 @@ impl Builder {
         Ok(context)
     }
 
-    /// Builds an image of a recipe that is not in the table, and pushes it.
+    /// Builds and pushes an image that is not in the table.
     pub(crate) fn build_other(&self, name: &str, context: &Path, log: &Log) -> Result<()> {
         self.buildah.build(name, context, &[], log)?;
         self.push(name, log)?;
@@ -288,14 +286,14 @@ impl Builder {
     }
 
     fn push_address(&self) -> Result<&str> {
-        Ok(&self.registry.get().context("the registry to push to does not run")?.address)
+        Ok(&self.registry.get().context("the push registry does not run")?.address)
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
         registry::has(&self.directories, name)
     }
 
-    /// Where the guest's disk is for programs on the host.
+    /// The path of the guest disk on the host.
     fn guest_disk(&self) -> Result<PathBuf> {
         Ok(store::place(&self.directories, "guest", self.key("guest")?).join("guest.qcow2"))
     }

@@ -1,4 +1,4 @@
-//! kubectl on one cluster, and what is asked of it again and again.
+//! kubectl on one cluster.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,18 +10,18 @@ use crate::command::Log;
 use crate::directories::Directories;
 use crate::golang::Program;
 
-/// How long a part may take to become ready, images to pull included.
-const PATIENCE: &str = "--timeout=300s";
+/// How long an object may take to become ready, including image pulls.
+const TIMEOUT: &str = "--timeout=300s";
 
 pub(crate) struct Kubectl {
     program: PathBuf,
-    /// The local cluster's program is many in one: the first argument says which.
+    /// The program of the local cluster contains several; the first argument selects kubectl.
     first_argument: Option<&'static str>,
     kubeconfig: PathBuf,
 }
 
 impl Kubectl {
-    /// The local cluster's own.
+    /// kubectl of the local cluster.
     pub(crate) fn local(directories: &Directories) -> Result<Self> {
         Ok(Self {
             program: Program::Kubernetes.place(directories)?.join("kubernetes"),
@@ -30,12 +30,12 @@ impl Kubectl {
         })
     }
 
-    /// The host's, for a cluster that this tool did not make.
-    pub(crate) fn of_host(program: PathBuf, kubeconfig: PathBuf) -> Self {
+    /// kubectl of the host, for an existing cluster.
+    pub(crate) fn existing(program: PathBuf, kubeconfig: PathBuf) -> Self {
         Self { program, first_argument: None, kubeconfig }
     }
 
-    /// A program that is kubectl where it is called by that name.
+    /// The program, which is kubectl when it is called by that name.
     pub(crate) fn program(&self) -> &Path {
         &self.program
     }
@@ -44,8 +44,8 @@ impl Kubectl {
         &self.kubeconfig
     }
 
-    /// What a person types to call it.
-    pub(crate) fn shown(&self) -> String {
+    /// The command as a user types it.
+    pub(crate) fn display(&self) -> String {
         let words = std::iter::once(self.program.display().to_string());
         words.chain(self.first_argument.map(ToOwned::to_owned)).collect::<Vec<_>>().join(" ")
     }
@@ -56,14 +56,14 @@ impl Kubectl {
         command
     }
 
-    /// Like `command`, for questions that a cluster which is not there must not hold up.
-    pub(crate) fn question(&self) -> Command {
+    /// Like `command`, with a short timeout for queries to a cluster that may be down.
+    pub(crate) fn query(&self) -> Command {
         let mut command = self.command();
         command.arg("--request-timeout=5s");
         command
     }
 
-    /// Applies a file; with a namespace, its objects may leave theirs out.
+    /// Applies a file; the namespace is for objects that name none.
     pub(crate) fn apply(&self, namespace: Option<&str>, file: &Path, log: &Log) -> Result<()> {
         let mut command = self.command();
         command.args(namespace.map(|namespace| format!("--namespace={namespace}")));
@@ -71,14 +71,14 @@ impl Kubectl {
         log.run(command.arg(file))
     }
 
-    /// Waits until a Deployment is what its manifest says.
+    /// Waits until the rollout of a Deployment is complete.
     pub(crate) fn wait_for_rollout(&self, namespace: &str, deployment: &str, log: &Log) -> Result<()> {
         let deployment = format!("deployment/{deployment}");
-        let arguments = ["--namespace", namespace, "rollout", "status", &deployment, PATIENCE];
+        let arguments = ["--namespace", namespace, "rollout", "status", &deployment, TIMEOUT];
         log.run(self.command().args(arguments))
     }
 
-    /// Waits until objects of a namespace, or without one, have a condition.
+    /// Waits until objects have a condition.
     pub(crate) fn wait_for(
         &self,
         condition: &str,
@@ -88,7 +88,7 @@ impl Kubectl {
     ) -> Result<()> {
         let mut command = self.command();
         command.args(namespace.map(|namespace| format!("--namespace={namespace}")));
-        command.args(["wait", &format!("--for=condition={condition}"), PATIENCE]).args(objects);
+        command.args(["wait", &format!("--for=condition={condition}"), TIMEOUT]).args(objects);
         log.run(&mut command)
     }
 }

@@ -1,4 +1,4 @@
-//! The project's own commands: the local cluster, the images and the tests.
+//! Commands of the project: the local cloud and its cluster, the images and the tests.
 
 mod bench;
 mod cloud;
@@ -24,9 +24,14 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "Local cluster, images and tests of openstack-operator", version)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    about = "Local cloud, images and tests of openstack-operator",
+    version
+)]
 struct Arguments {
-    /// Where built parts, images and the cluster's state are kept [default: the user's cache directory].
+    /// Directory of builds, images and the state of the cluster [default: the user's cache directory].
     #[arg(long, global = true, env = "OPENSTACK_OPERATOR_CACHE", value_name = "DIRECTORY")]
     cache: Option<std::path::PathBuf>,
     #[command(subcommand)]
@@ -62,7 +67,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // Other users of a node read its files, whatever the person's own habit is.
+    // Other users of a node read its files.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     match run(arguments) {
         Ok(code) => code,

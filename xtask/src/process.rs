@@ -1,7 +1,6 @@
-//! Processes that the tool started, known by a mark in their environment.
+//! Processes that the tool started, identified by a mark in their environment.
 //!
-//! A mark cannot be lost as a pid file can: it comes with the process, whatever happens to the tool, and nothing that the
-//! tool did not start has it.
+//! Unlike a pid file, a mark cannot get lost or name a process that the tool did not start.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -22,10 +21,10 @@ const MARK_CLUSTER: &str = "OPENSTACK_OPERATOR_CLUSTER";
 const MARK_PROCESS: &str = "OPENSTACK_OPERATOR_PROCESS";
 const MARK_KEY: &str = "OPENSTACK_OPERATOR_KEY";
 
-/// The name of every command that a step runs to its end.
+/// The name in the mark of every command of a step.
 const STEP: &str = "step";
 
-/// What tells our processes from all others.
+/// Identifies a process of the tool.
 #[derive(Debug, Clone)]
 pub(crate) struct Mark {
     cluster: PathBuf,
@@ -34,19 +33,18 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// The mark of a command that a step runs to its end. Its key names this process.
+    /// The mark of a command of a step. Its key identifies this run.
     pub(crate) fn step(directories: &Directories) -> Self {
         let key = Run::of(current()).map_or_else(String::new, Run::key);
         Self { cluster: directories.cluster(), name: STEP.to_owned(), key }
     }
 
-    pub(crate) fn put<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    pub(crate) fn apply<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.env(MARK_CLUSTER, &self.cluster).env(MARK_PROCESS, &self.name).env(MARK_KEY, &self.key)
     }
 }
 
-/// The run that started a command: its process, and the start time that distinguishes it from later processes
-/// with the same number.
+/// The run that started a command: its process and start time, because the kernel reuses process numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Run {
     process: i32,
@@ -54,7 +52,7 @@ struct Run {
 }
 
 impl Run {
-    /// The process with this number, if it is alive.
+    /// The process with this number, while it is alive.
     fn of(process: i32) -> Option<Self> {
         let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
         // The second field is the name, in parentheses, which may contain spaces; the start time is field 22.
@@ -101,24 +99,23 @@ pub(crate) fn ancestors() -> Vec<i32> {
     found
 }
 
-/// The process that started this one; none for a process that is gone.
+/// The parent of a process; none for a process that has ended.
 pub(crate) fn parent(pid: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
 }
 
-/// A process of ours that is alive.
+/// A running process of the tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
     pub(crate) name: String,
-    /// What it was started from; another key means that it must be started anew.
+    /// The hash of its command and inputs; if that changes, the process must be restarted.
     pub(crate) key: String,
 }
 
-/// All processes of the cluster in this directory. One that has ended but is not yet waited for shows no
-/// environment, so it is not among them. Neither is this process, nor what it was started by: a run can be a
-/// step of another, and then carries its mark.
+/// All running processes of the cluster in this directory, without this process and its ancestors: a run can be a
+/// step of another run, and then carries its mark.
 pub(crate) fn list(directories: &Directories) -> Result<Vec<Process>> {
     let above = ancestors();
     let cluster = directories.cluster().into_os_string();
@@ -128,7 +125,7 @@ pub(crate) fn list(directories: &Directories) -> Result<Vec<Process>> {
         if above.contains(&pid) {
             continue;
         }
-        // A process may end between the listing and the reading: then it is not ours to list.
+        // The process may have ended since it was listed.
         let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { continue };
         if let Some((name, key)) = read_mark(&environment, &cluster) {
             found.push(Process { pid, name, key });
@@ -154,13 +151,13 @@ fn read_mark(environment: &[u8], cluster: &OsString) -> Option<(String, String)>
     Some((text(MARK_PROCESS)?, text(MARK_KEY)?))
 }
 
-/// What a process is started from: its command and the content of the files that it reads.
+/// The hash of a command and of the files that it reads.
 pub(crate) fn key(command: &Command, inputs: Key) -> String {
     inputs.text(&crate::command::show(command)).digits()
 }
 
-/// Starts the process unless it runs already with the same command; one with another command is replaced.
-/// Returns whether it had to be started.
+/// Starts the process unless it runs with the same command; replaces one that runs with another command.
+/// Returns whether it was started.
 pub(crate) fn ensure(
     directories: &Directories,
     name: &str,
@@ -183,16 +180,15 @@ fn start(directories: &Directories, name: &str, key: &str, log: &Path, command: 
     let output = open_log(log)?;
     let mark = Mark { cluster: directories.cluster(), name: name.to_owned(), key: key.to_owned() };
     let mut child = mark
-        .put(command)
+        .apply(command)
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output)
-        // A group of its own: an interrupt at the terminal ends the tool, not the cluster.
+        // A separate process group: an interrupt at the terminal ends the tool, not the cluster.
         .process_group(0)
         .spawn()
         .with_context(|| format!("failed to start {name}"))?;
-    // The kernel shows the environment of a program a moment after it has started it, and whoever looks in between would
-    // start a second one.
+    // The kernel shows the environment of a program a moment after the start. Until then `find` does not see it.
     let environment = format!("/proc/{}/environ", child.id());
     while fs::read(&environment).is_ok_and(|text| text.is_empty()) && child.try_wait()?.is_none() {
         thread::sleep(Duration::from_millis(1));
@@ -211,7 +207,7 @@ fn open_log(path: &Path) -> Result<File> {
         .with_context(|| format!("failed to open {}", path.display()))
 }
 
-/// Ends every process of that name and waits until it is gone; kills it when it does not go in time.
+/// Ends every process of that name and waits for it; kills it after a timeout.
 pub(crate) fn stop(directories: &Directories, name: &str, signal: Signal) -> Result<()> {
     let processes = list(directories)?.into_iter().filter(|process| process.name == name);
     end(name, &processes.map(|process| process.pid).collect::<Vec<_>>(), signal)
@@ -232,7 +228,7 @@ fn end(name: &str, pids: &[i32], signal: Signal) -> Result<()> {
 fn send(pids: &[i32], signal: Signal) -> Result<()> {
     for &pid in pids {
         match kill(Pid::from_raw(pid), signal) {
-            // It may have ended by itself since it was listed.
+            // It has ended since it was listed.
             Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
             Err(error) => return Err(error).with_context(|| format!("failed to end process {pid}")),
         }
@@ -240,8 +236,8 @@ fn send(pids: &[i32], signal: Signal) -> Result<()> {
     Ok(())
 }
 
-/// Whether all processes have ended in time. The first process of a node has ended only when everything on
-/// the node has, although its mark is gone earlier: so the pids count here, not the marks.
+/// Whether all processes have ended in time. Pids decide, not marks: the mark of a node's first process disappears
+/// before the other processes of the node have ended.
 fn wait_for_end(pids: &[i32]) -> bool {
     let started = Instant::now();
     while pids.iter().any(|&pid| is_alive(pid)) {
@@ -253,17 +249,17 @@ fn wait_for_end(pids: &[i32]) -> bool {
     true
 }
 
-/// A process that only waits to be taken leave of has ended.
+/// Whether a process runs; a zombie does not.
 fn is_alive(pid: i32) -> bool {
     let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    // The name, in parentheses, may itself hold spaces and parentheses.
+    // The name, in parentheses, may contain spaces and parentheses.
     let state = text.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     !matches!(state, Some('Z' | 'X') | None)
 }
 
-/// Memory that a process holds, in bytes, with its share of pages that it has in common with others.
+/// Memory of a process in bytes, with its share of the pages that it shares with other processes.
 pub(crate) fn memory(pid: i32) -> u64 {
-    // Gone in the meantime: it holds nothing.
+    // A process that has ended has no memory.
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let kibibytes: u64 = text
         .lines()
@@ -277,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_whole_mark_of_this_cluster_counts() {
+    fn only_a_complete_mark_of_this_cluster_counts() {
         let cluster = OsString::from("/c");
         let environment = |text: &str| text.replace(' ', "\0").into_bytes();
         let ours = environment(
@@ -290,10 +286,10 @@ mod tests {
     }
 
     #[test]
-    fn a_process_knows_what_it_descends_from() {
+    fn a_process_knows_its_ancestors() {
         let above = ancestors();
         assert_eq!(above.first().copied(), Some(current()));
-        assert!(above.len() > 1, "a test has a process above it");
+        assert!(above.len() > 1, "a test has a parent process");
     }
 
     #[test]
@@ -302,7 +298,7 @@ mod tests {
         let directories = Directories::find(Some(cache.clone()))?;
         let spawn = |key: String| -> Result<std::process::Child> {
             let mark = Mark { key, ..Mark::step(&directories) };
-            let child = mark.put(Command::new("sleep").arg("300")).spawn()?;
+            let child = mark.apply(Command::new("sleep").arg("300")).spawn()?;
             while fs::read(format!("/proc/{}/environ", child.id()))?.is_empty() {
                 thread::sleep(Duration::from_millis(1));
             }

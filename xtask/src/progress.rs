@@ -1,4 +1,4 @@
-//! What a person sees while they wait: one line per step, with the time it has taken.
+//! Output to the terminal: one line per step with its time, messages, results and errors.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ pub(crate) struct Progress {
     terminal: bool,
 }
 
-/// One step that is under way.
+/// A running step.
 pub(crate) struct Step {
     name: String,
     bar: ProgressBar,
@@ -55,17 +55,17 @@ impl Step {
         self.bar.set_message(state.to_owned());
     }
 
-    /// Ends the step with a mark, the time it took and a word on what it did.
+    /// Ends the step with a mark, its time and a detail.
     pub(crate) fn finish(self, mark: char, detail: &str) {
         let line =
             format!("  {mark} {:<34} {:>7.1}s  {detail}", self.name, self.started.elapsed().as_secs_f64());
         self.bar.finish_and_clear();
         self.bars.remove(&self.bar);
         if self.terminal {
-            // A terminal that went away must not fail the work it was showing.
+            // The work continues when the terminal is closed.
             drop(self.bars.println(line.trim_end()));
         } else {
-            say(line.trim_end());
+            notify(line.trim_end());
         }
     }
 }
@@ -74,9 +74,9 @@ fn console_is_terminal() -> bool {
     std::io::IsTerminal::is_terminal(&std::io::stderr())
 }
 
-/// Tells a person something on standard error, so that standard output stays for results.
-#[expect(clippy::print_stderr, reason = "this is the one place that talks to a person")]
-pub(crate) fn say(text: &str) {
+/// Prints a message on standard error; standard output is for results.
+#[expect(clippy::print_stderr, reason = "all messages to the user pass here")]
+pub(crate) fn notify(text: &str) {
     eprintln!("{text}");
 }
 
@@ -93,10 +93,10 @@ pub(crate) fn error(error: &anyhow::Error) {
         // Writing to a String cannot fail.
         let _ = write!(text, "\n  because: {}", cause.to_string().replace('\n', "\n  "));
     }
-    say(&text);
+    notify(&text);
 }
 
-/// A size as a person writes it.
+/// A size in MiB or GiB.
 pub(crate) fn size(bytes: u64) -> String {
     let mebibytes = bytes / (1 << 20);
     if mebibytes >= 10 * 1024 { format!("{} GiB", mebibytes / 1024) } else { format!("{mebibytes} MiB") }
@@ -105,7 +105,7 @@ pub(crate) fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn sizes_read_well() {
+    fn sizes_have_a_readable_unit() {
         assert_eq!(super::size(139 << 20), "139 MiB");
         assert_eq!(super::size(24 << 30), "24 GiB");
     }

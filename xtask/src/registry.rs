@@ -1,4 +1,4 @@
-//! The local registry: one for the nodes to pull from, and one for builds to push to, over one storage.
+//! The local registry: one process from which nodes pull, and one to which builds push, with one storage.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -14,25 +14,24 @@ use crate::golang::Program;
 use crate::process;
 use crate::store::Key;
 
-/// The registry that nodes pull from, for as long as the cluster is up.
+/// The registry from which nodes pull, while the cluster is up.
 pub(crate) const PULL: &str = "registry";
-/// The registry that builds push to, for as long as the tool runs. It needs no cluster, so that images can
-/// be built while the cluster's other parts are, or without any.
+/// The registry to which builds push, while the tool runs. It needs no cluster, so that images can be built before
+/// the cluster or without one.
 const PUSH: &str = "push-registry";
 
-/// Whether the storage holds an image `name:tag`.
+/// Whether the storage contains an image `name:tag`.
 pub(crate) fn has(directories: &Directories, image: &str) -> bool {
     tag_directory(directories, image).is_some_and(|directory| directory.join("current/link").exists())
 }
 
-/// Gives an image of the storage a second tag, which another image may have had: what a push of the same
-/// content would do, without the content.
+/// Adds a tag to an image of the storage, or moves the tag to it, as a push of the same content would.
 pub(crate) fn tag(directories: &Directories, image: &str, tag: &str) -> Result<()> {
     let source = tag_directory(directories, image).with_context(|| format!("{image} has no tag"))?;
     let digest = fs::read_to_string(source.join("current/link"))
         .with_context(|| format!("the registry has no image {image}"))?;
     let target = source.with_file_name(tag);
-    // The current one last: whoever finds it finds the other.
+    // The current link last: it refers to the other.
     for file in [format!("index/{}/link", digest.trim().replace(':', "/")), "current/link".to_owned()] {
         let path = target.join(file);
         if fs::read_to_string(&path).is_ok_and(|present| present == digest) {
@@ -48,20 +47,20 @@ pub(crate) fn tag(directories: &Directories, image: &str, tag: &str) -> Result<(
     Ok(())
 }
 
-/// Where the registry keeps a tag: a file with the digest of the current image, and one for each that it had.
+/// The directory of a tag: a file with the digest of the current image, and one for each earlier image.
 fn tag_directory(directories: &Directories, image: &str) -> Option<PathBuf> {
     let (name, tag) = image.rsplit_once(':')?;
     let repositories = directories.registry().join("docker/registry/v2/repositories");
     Some(repositories.join(name).join("_manifests/tags").join(tag))
 }
 
-/// Starts the registry for the nodes, unless it runs. Returns a word on it.
+/// Starts the registry for the nodes unless it runs, and returns its address and state.
 pub(crate) fn ensure(directories: &Directories, address: &str) -> Result<String> {
     let started = start(directories, PULL, address)?;
     Ok(if started { address.to_owned() } else { format!("{address}, running") })
 }
 
-/// A registry on a free port of the loopback address that ends with this value.
+/// A registry on a free port of the loopback address that stops when the value is dropped.
 pub(crate) struct PushRegistry {
     directories: Directories,
     pub(crate) address: String,
@@ -69,7 +68,7 @@ pub(crate) struct PushRegistry {
 
 impl PushRegistry {
     pub(crate) fn start(directories: &Directories) -> Result<Self> {
-        // One that a killed run left behind would only be in the way.
+        // A killed run may have left one.
         process::stop(directories, PUSH, Signal::SIGTERM)?;
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
         let address = free.context("failed to find a free port on the loopback address")?.to_string();
@@ -99,7 +98,7 @@ fn start(directories: &Directories, name: &str, address: &str) -> Result<bool> {
     fs::write(&configuration, &text)
         .with_context(|| format!("failed to write {}", configuration.display()))?;
     let mut command = Command::new(Program::Registry.place(directories)?.join("registry"));
-    // Tracing is on by default and complains of the collector that is not there.
+    // Tracing is on by default and reports a missing collector.
     command.arg("serve").arg(&configuration).env("OTEL_TRACES_EXPORTER", "none");
     let log: PathBuf = directories.logs().join(format!("{name}.log"));
     let started = process::ensure(directories, name, &log, &mut command, Key::default().text(&text))?;

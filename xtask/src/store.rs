@@ -1,4 +1,4 @@
-//! Built parts, kept by the content they were built from.
+//! The store of built parts, by a hash of their inputs.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::directories::Directories;
 
-/// What a part is built from. Equal content gives equal keys on every machine.
+/// The hash of a part's inputs. Equal inputs have equal keys on every machine.
 #[derive(Default, Clone)]
 pub(crate) struct Key(Sha256);
 
@@ -35,7 +35,7 @@ impl Key {
         Ok(self)
     }
 
-    /// Twelve digits tell parts apart and keep names short.
+    /// Twelve digits, which are enough to distinguish parts.
     pub(crate) fn digits(self) -> String {
         let digest: [u8; 32] = self.0.finalize().into();
         let number = digest.iter().take(6).fold(0_u64, |number, &byte| number << 8 | u64::from(byte));
@@ -58,7 +58,7 @@ fn collect_files(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) path: PathBuf,
-    /// Whether it had to be built now.
+    /// Whether this run built it.
     pub(crate) built: bool,
 }
 
@@ -68,13 +68,13 @@ impl Part {
     }
 }
 
-/// Where a part with this key is or will be.
+/// The path of the part with this key, whether it exists or not.
 pub(crate) fn place(directories: &Directories, name: &str, key: Key) -> PathBuf {
     directories.store().join(format!("{name}-{}", key.digits()))
 }
 
-/// Returns the part, building it first if it is not there. A build that was cut short leaves nothing behind
-/// that a later run could mistake for a part: the part appears by a rename.
+/// Returns the part and builds it if necessary. The part appears by a rename, so that an interrupted build leaves
+/// none.
 pub(crate) fn ensure(
     directories: &Directories,
     name: &str,
@@ -95,7 +95,7 @@ pub(crate) fn ensure(
     Ok(Part { path, built: true })
 }
 
-/// The version before this one is no longer wanted; without this every changed pin would cost disk for ever.
+/// Removes earlier versions of the part, which would fill the disk.
 fn remove_other_versions(directories: &Directories, name: &str, current: &Path) -> Result<()> {
     for entry in fs::read_dir(directories.store())? {
         let path = entry?.path();
@@ -110,7 +110,7 @@ fn remove_other_versions(directories: &Directories, name: &str, current: &Path) 
     Ok(())
 }
 
-/// Removes a directory tree; one that is not there is as good as removed.
+/// Removes a directory tree if it exists.
 pub(crate) fn remove(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbouring_texts_do_not_run_together() {
+    fn adjacent_texts_are_hashed_separately() {
         let one = Key::default().text("ab").text("c").digits();
         assert_ne!(one, Key::default().text("a").text("bc").digits());
     }

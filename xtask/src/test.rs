@@ -1,4 +1,4 @@
-//! Every layer of tests, cheapest first, and the line that counts them.
+//! All layers of tests, their results and their times.
 
 mod lifecycle;
 mod outcome;
@@ -26,46 +26,46 @@ use crate::progress::{self, Progress};
 use crate::store::{self, Key};
 use outcome::{Outcome, run_tests};
 
-/// The nodes of a cluster that is made for the tests: enough to lose one.
+/// The number of nodes for tests: enough to lose one.
 const NODES: u8 = 3;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Run one layer alone.
+    /// Run one layer only.
     #[arg(long, value_name = "LAYER")]
     only: Option<Layer>,
-    /// Run only those tests of a suite whose names contain this.
+    /// Run only tests of a suite whose names contain this text.
     #[arg(long, value_name = "TEXT", requires = "only")]
     name: Option<String>,
     #[command(flatten)]
     existing: Existing,
-    /// Leave the cluster up that was made for the tests.
+    /// Keep the cluster that the tests created.
     #[arg(long)]
     keep: bool,
-    /// Run tests of suites too that are left out since they take long.
+    /// Run long tests of the suites as well.
     #[arg(long)]
     long: bool,
 }
 
-/// The layers in the order in which they run.
+/// The layers, in the order of the table of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Layer {
     /// Every file is formatted.
     Format,
-    /// No lint complains.
+    /// clippy reports nothing.
     Lint,
-    /// Licenses and sources of what we depend on are those that deny.toml allows.
+    /// deny.toml allows the licenses and sources of all dependencies.
     Dependencies,
-    /// Tests that need nothing but the source.
+    /// Tests that need only the source.
     Unit,
-    /// A real API server takes every kind and every object as they are meant.
+    /// A real API server accepts and rejects objects as the operator expects.
     Apiserver,
-    /// The cluster and the images do what everything else relies on.
+    /// The cluster and the images provide everything that the operator needs.
     Smoke,
-    /// The operator makes a cloud that real clients use, and keeps it up when something fails.
+    /// The operator creates a cloud that real clients use, and keeps it available through failures.
     #[value(name = "e2e")]
     EndToEnd,
-    /// A cluster is finished after a kill at any moment, and removed without a trace.
+    /// `cluster up` completes a cluster after a kill, and `cluster down` restores the host.
     Lifecycle,
 }
 
@@ -103,7 +103,7 @@ impl Layer {
         }
     }
 
-    /// The images that the layer runs.
+    /// The images that the layer needs.
     fn images(self, directories: &Directories, builder: &Builder) -> Result<Vec<String>> {
         match self {
             Self::Smoke => builder.all_names(),
@@ -113,7 +113,7 @@ impl Layer {
     }
 }
 
-/// The suites are no targets of a plain `cargo test`, so they are named.
+/// A plain `cargo test` does not include the suites, so they are named.
 const LINT: &str = "clippy --workspace --lib --bins --tests --test apiserver --test smoke --test e2e -- \
                     --deny warnings";
 const UNIT: &str = "test --workspace --no-fail-fast";
@@ -135,8 +135,8 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<Ex
     if let Err(error) = run_layers(directories, arguments, &layers, &xtask, &outcome) {
         outcome.start("other steps").count(Err(error));
     }
-    let made = !existed && Settings::load(directories)?.is_some();
-    if made && !arguments.keep {
+    let created = !existed && Settings::load(directories)?.is_some();
+    if created && !arguments.keep {
         cluster::run(directories, cluster::Command::Down)?;
     }
     if layers.contains(&Layer::Lifecycle) {
@@ -144,13 +144,13 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<Ex
     }
     let (counts, table) = (outcome.counts(), outcome.table(started.elapsed()));
     for failure in outcome.failures() {
-        progress::say(&failure);
+        progress::notify(&failure);
     }
     progress::print(&format!("\n{table}\n{} passed, {} failed", counts.passed, counts.failed));
     Ok(if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A copy of this program that tests can call: building the tests may replace the one that runs.
+/// Copies this program for tests to call: building the tests may replace its file.
 fn keep_program(directories: &Directories) -> Result<PathBuf> {
     let (path, unfinished) = (directories.cache().join("xtask"), directories.cache().join(".xtask"));
     fs::copy("/proc/self/exe", &unfinished)
@@ -159,10 +159,10 @@ fn keep_program(directories: &Directories) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Comes last, when no cluster is up: it makes and removes its own.
+/// Runs last, when no cluster is up, because it creates and removes one.
 fn run_lifecycle(directories: &Directories, xtask: &Path, outcome: &Outcome) -> Result<()> {
     if Settings::load(directories)?.is_some() {
-        progress::say("a cluster is up: how one is made and removed is not checked");
+        progress::notify("a cluster is up: the layer lifecycle is skipped");
         return Ok(());
     }
     let mut graph = Graph::default();
@@ -320,7 +320,7 @@ fn add_source_layers<'a>(
     }
 }
 
-/// Installs the program that checks dependencies, unless it is there, and returns its directory.
+/// Installs the program that checks dependencies, and returns its directory.
 fn cargo_deny(directories: &Directories, log: &Log) -> Result<PathBuf> {
     let key = Key::default().text(CARGO_DENY);
     let part = store::ensure(directories, "cargo-deny", key, |place| {
@@ -331,7 +331,7 @@ fn cargo_deny(directories: &Directories, log: &Log) -> Result<PathBuf> {
     Ok(part.path.join("bin"))
 }
 
-/// The search path with a directory before all others.
+/// PATH with another directory at its front.
 fn path_with(directory: &Path) -> Result<OsString> {
     let path = std::env::var_os("PATH").context("PATH is not set")?;
     let directories = std::iter::once(directory.to_owned()).chain(std::env::split_paths(&path));
@@ -341,7 +341,7 @@ fn path_with(directory: &Path) -> Result<OsString> {
 fn cargo(directories: &Directories) -> Command {
     let mut command = Command::new("cargo");
     command.current_dir(&directories.checkout).env("CARGO_TERM_COLOR", "never");
-    // An error already says where it comes from; a stack of the test runner's frames hides it.
+    // Errors name their origin; a backtrace of the test runner would hide it.
     command.env("RUST_BACKTRACE", "0");
     command
 }
@@ -367,7 +367,7 @@ mod tests {
         let cache = std::env::temp_dir().join(format!("xtask-test-{}", std::process::id()));
         let directories = Directories::find(Some(cache.clone()))?;
         let (builder, outcome) = (Builder::new(&directories), Outcome::default());
-        let settings = Settings::of_any_cluster(HostBefore::default());
+        let settings = Settings::largest(HostBefore::default());
         let layers = Layer::value_variants();
         let mut graph = Graph::default();
         let steps = add_cluster(&mut graph, &directories, layers, Some(&settings), &builder, &outcome)?;

@@ -1,4 +1,4 @@
-//! Bad input gets an error that names the value and the remedy, and makes nothing.
+//! Bad input fails with the value and a remedy, and creates nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,12 +6,12 @@ use std::process::Command;
 
 use anyhow::Result;
 
-/// What the tool says when it refuses to do as told.
-fn refusal(cache: &Path, arguments: &[&str]) -> Result<String> {
+/// The error output of a command that must fail.
+fn failure(cache: &Path, arguments: &[&str]) -> Result<String> {
     let output =
         Command::new(env!("CARGO_BIN_EXE_xtask")).arg("--cache").arg(cache).args(arguments).output()?;
-    assert!(!output.status.success(), "{arguments:?} was not refused");
-    assert!(!cache.join("cluster").exists(), "{arguments:?} was refused, but began a cluster");
+    assert!(!output.status.success(), "{arguments:?} did not fail");
+    assert!(!cache.join("cluster").exists(), "{arguments:?} created a cluster");
     Ok(String::from_utf8(output.stderr)?)
 }
 
@@ -20,21 +20,21 @@ fn place(test: &str) -> PathBuf {
 }
 
 #[test]
-fn a_number_of_nodes_out_of_range_is_refused() -> Result<()> {
+fn a_number_of_nodes_out_of_range_is_rejected() -> Result<()> {
     for number in ["0", "10", "many"] {
-        // Refused before anything is looked at: the directory is not even made.
-        let text = refusal(&place("nodes"), &["cluster", "up", "--nodes", number])?;
+        // Rejected before the cache directory is created.
+        let text = failure(&place("nodes"), &["cluster", "up", "--nodes", number])?;
         assert!(text.contains(&format!("'{number}'")), "{text}");
     }
     Ok(())
 }
 
 #[test]
-fn values_that_cannot_work_are_named_with_a_remedy() -> Result<()> {
+fn a_bad_value_is_reported_with_a_remedy() -> Result<()> {
     let cache = place("values");
     let cases: [(&[&str], &str); 13] = [
-        (&["cluster", "power-off", "node7"], "make one with cargo xtask cluster up"),
-        (&["cluster", "power-on", "node7"], "make one with cargo xtask cluster up"),
+        (&["cluster", "power-off", "node7"], "create one with cargo xtask cluster up"),
+        (&["cluster", "power-on", "node7"], "create one with cargo xtask cluster up"),
         (
             &["cluster", "up", "--pod-range", "10.96.0.0/15"],
             "--pod-range 10.96.0.0/15 and --service-range 10.96.0.0/16 overlap: change one of them",
@@ -43,12 +43,12 @@ fn values_that_cannot_work_are_named_with_a_remedy() -> Result<()> {
         (&["up", "--timeout", "soon"], "give a number of seconds, minutes or hours"),
         (
             &["up", "--sample", "no-such.yaml"],
-            "no-such.yaml is no file: pass the manifest of a control plane",
+            "no-such.yaml is not a file: pass the manifest of a control plane",
         ),
         (&["up", "--context", "a"], "--registry <PREFIX>"),
         (
             &["up", "--context", "a", "--registry", "b", "--nodes", "2"],
-            "leave --nodes and the address options",
+            "omit --nodes and the address options",
         ),
         (&["down", "--timeout", "0m"], "give a number of seconds, minutes or hours"),
         (&["down", "--timeout", "5m"], "--context <NAME>"),
@@ -57,7 +57,7 @@ fn values_that_cannot_work_are_named_with_a_remedy() -> Result<()> {
         (&["openstack", "server", "list"], "there is no local cluster: run cargo xtask up"),
     ];
     for (arguments, expected) in cases {
-        let text = refusal(&cache, arguments)?;
+        let text = failure(&cache, arguments)?;
         assert!(text.contains(expected), "{arguments:?}: {text}");
     }
     Ok(fs::remove_dir_all(cache)?)
@@ -74,7 +74,7 @@ fn a_second_run_names_the_first_and_leaves_it_alone() -> Result<()> {
         nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusive).map_err(|(_, error)| error)?;
     let arguments: [&[&str]; 4] =
         [&["down"], &["cluster", "down"], &["images", "build"], &["test", "--only", "format"]];
-    let texts: Result<Vec<String>> = arguments.iter().map(|arguments| refusal(&cache, arguments)).collect();
+    let texts: Result<Vec<String>> = arguments.iter().map(|arguments| failure(&cache, arguments)).collect();
     let survived = first.try_wait()?.is_none();
     first.kill()?;
     let owner = format!("process {}, cargo xtask test --only e2e", first.wait().map(|_| first.id())?);
@@ -88,11 +88,11 @@ fn a_second_run_names_the_first_and_leaves_it_alone() -> Result<()> {
 }
 
 #[test]
-fn a_cache_directory_that_cannot_be_written_is_named() -> Result<()> {
-    // A directory cannot be made below a file, whoever asks for it.
+fn a_cache_directory_that_cannot_be_written_is_reported() -> Result<()> {
+    // A file cannot contain a directory, even for root.
     let file = place("file");
     fs::write(&file, "")?;
-    let text = refusal(&file.join("cache"), &["cluster", "status"])?;
+    let text = failure(&file.join("cache"), &["cluster", "status"])?;
     fs::remove_file(&file)?;
     assert!(text.contains("cannot write the cache directory") && text.contains("--cache"), "{text}");
     Ok(())

@@ -1,31 +1,31 @@
-//! Rules about the source itself, so that they need not be remembered in review.
+//! Rules for the source, checked here instead of in review.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-/// Longer files are hard to read in one sitting.
+/// Longer files are hard to read.
 const MOST_LINES: usize = 400;
 
-/// Every file under version control whose name ends so, with its text.
+/// The files under version control with this ending, and their text.
 fn files(ending: &str) -> Result<Vec<(PathBuf, String)>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let output = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
         .current_dir(&root)
         .output()
-        .context("failed to ask git for the files")?;
+        .context("failed to list the files with git")?;
     let mut files = Vec::new();
     for name in String::from_utf8(output.stdout)?.lines().filter(|name| name.ends_with(ending)) {
         let path = root.join(name);
-        // Git lists a file that is deleted but not yet committed so.
+        // Git also lists files that are deleted but not committed.
         if path.is_file() {
             let text = std::fs::read_to_string(&path).with_context(|| format!("{name} is not text"))?;
             files.push((PathBuf::from(name), text));
         }
     }
-    anyhow::ensure!(!files.is_empty(), "there is no file *{ending}");
+    anyhow::ensure!(!files.is_empty(), "no file matches *{ending}");
     Ok(files)
 }
 
@@ -38,7 +38,7 @@ fn every_module_opens_with_one_sentence() -> Result<()> {
 }
 
 #[test]
-fn every_file_can_be_read_in_one_sitting() -> Result<()> {
+fn no_file_is_too_long() -> Result<()> {
     for (path, text) in files(".rs")? {
         let lines = text.lines().count();
         assert!(lines <= MOST_LINES, "{} has {lines} lines, more than {MOST_LINES}", path.display());
@@ -47,20 +47,20 @@ fn every_file_can_be_read_in_one_sitting() -> Result<()> {
 }
 
 #[test]
-fn no_function_is_excused_from_being_short() -> Result<()> {
+fn no_function_is_exempt_from_the_length_limit() -> Result<()> {
     let settings = files("clippy.toml")?;
     let is_counted = settings.iter().any(|(_, text)| text.contains("too-many-lines-threshold = 60\n"));
-    assert!(is_counted, "clippy.toml does not say how long a function may be");
-    // In two parts, so that this file does not name the lint itself.
+    assert!(is_counted, "clippy.toml does not limit the length of functions");
+    // In two parts, so that this file does not contain the name of the lint.
     let lint = ["clippy::too_many", "lines"].join("_");
     for (path, text) in files(".rs")? {
-        assert!(!text.contains(&lint), "{} sets {lint} aside: split the function", path.display());
+        assert!(!text.contains(&lint), "{} allows {lint}: split the function", path.display());
     }
     Ok(())
 }
 
 #[test]
-fn links_between_documents_lead_somewhere() -> Result<()> {
+fn links_between_documents_resolve() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for (path, text) in files(".md")? {
         let directory = root.join(path.parent().unwrap_or(Path::new("")));
@@ -74,8 +74,8 @@ fn links_between_documents_lead_somewhere() -> Result<()> {
 }
 
 #[test]
-fn recipes_fetch_nothing_by_address() -> Result<()> {
-    // Packages come by name, from wherever the tools of whoever builds are set to look.
+fn recipes_contain_no_address() -> Result<()> {
+    // Packages have names; the configuration of the build host determines their source.
     for ending in ["Containerfile", ".toml"] {
         for (path, text) in files(ending)? {
             let address = text.lines().find(|line| line.contains("://"));

@@ -60,7 +60,7 @@ impl Client {
         let kubectl = Kubectl::local(directories)?;
         let manifest = manifest(&administrator(&kubectl)?, &Images::find(directories, &settings)?);
         if !is_running(&kubectl, &manifest)? {
-            progress::say(&format!("starting the client in pod {POD}"));
+            progress::notify(&format!("starting the client in pod {POD}"));
             create(directories, &kubectl, &manifest)?;
         }
         Ok(Self { kubectl })
@@ -89,7 +89,7 @@ struct Administrator {
 
 fn administrator(kubectl: &Kubectl) -> Result<Administrator> {
     let get = ["--namespace", NAMESPACE, "get", "keystones.openstack.k8s.io", "--output=json"];
-    let answer = output(kubectl.question().args(get));
+    let answer = output(kubectl.query().args(get));
     let answer = answer.with_context(|| format!("the local cluster has no cloud: {REMEDY}"))?;
     find_administrator(&serde_json::from_str(&answer).context("kubectl did not return JSON")?)
 }
@@ -127,7 +127,7 @@ impl Images {
 
 fn is_running(kubectl: &Kubectl, manifest: &Value) -> Result<bool> {
     let get = ["--namespace", NAMESPACE, "get", "pod", POD, "--ignore-not-found", "--output=json"];
-    let answer = output(kubectl.question().args(get))?;
+    let answer = output(kubectl.query().args(get))?;
     if answer.trim().is_empty() {
         return Ok(false);
     }
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn the_client_runs_with_the_password_of_the_mounted_secret() {
-        let client = Client { kubectl: Kubectl::of_host("kubectl".into(), "/c/kubeconfig".into()) };
+        let client = Client { kubectl: Kubectl::existing("kubectl".into(), "/c/kubeconfig".into()) };
         let mut command = client.command("openstack", false);
         let line = crate::command::show(command.args(["server", "list"]));
         assert_eq!(

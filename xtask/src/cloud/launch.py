@@ -32,7 +32,7 @@ def first(items):
 
 
 def ensure(step, find, create):
-    """Returns what `find` finds, or else what `create` creates."""
+    """Finds or creates one resource, as a step."""
     report(step=step)
     found = find()
     if found:

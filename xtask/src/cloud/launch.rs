@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::client::Client;
 use crate::cluster::settings::{Addresses, Settings};
-use crate::command::{Log, lines_that_matter, output};
+use crate::command::{Log, last_lines, output};
 use crate::directories::Directories;
 use crate::progress::{self, Progress, Step};
 
@@ -72,9 +72,9 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<()
     let mut command = client.command("python3", false);
     let address = create(command.arg("-").arg(input.to_string()), &progress, &log)?;
     wait_for_ssh(address, &progress)?;
-    progress::say(&format!("\nVM {} answers at {address}. To log in:\n", arguments.name));
+    progress::notify(&format!("\nVM {} answers at {address}. To log in:\n", arguments.name));
     progress::print(&ssh_command(&key, address));
-    progress::say(&format!(
+    progress::notify(&format!(
         "\nTo see it:\n\ncargo xtask openstack server list\ncargo xtask openstack console log show {}",
         arguments.name
     ));
@@ -155,11 +155,7 @@ fn create(command: &mut Command, progress: &Progress, log: &Log) -> Result<Ipv4A
     }
     address.with_context(|| {
         let text = fs::read_to_string(log.path()).unwrap_or_default();
-        format!(
-            "the client ended without a VM\n{}\nfull log: {}",
-            lines_that_matter(&text),
-            log.path().display()
-        )
+        format!("the client ended without a VM\n{}\nfull log: {}", last_lines(&text), log.path().display())
     })
 }
 

@@ -1,4 +1,4 @@
-//! Removal of a cloud: with the local cluster, or from an existing cluster, where the operator goes last.
+//! Removal of a cloud: with the local cluster, or from an existing cluster, the operator last.
 
 use std::time::Instant;
 
@@ -70,12 +70,12 @@ fn has_control_planes(kubectl: &Kubectl) -> Result<bool> {
         return Ok(false);
     }
     let objects = ["--namespace", NAMESPACE, "get", KIND, "--output=name"];
-    Ok(!output(kubectl.question().args(objects))?.trim().is_empty())
+    Ok(!output(kubectl.query().args(objects))?.trim().is_empty())
 }
 
 fn has_kind(kubectl: &Kubectl) -> Result<bool> {
     let get = ["get", "crd", KIND, "--ignore-not-found", "--output=name"];
-    Ok(!output(kubectl.question().args(get))?.trim().is_empty())
+    Ok(!output(kubectl.query().args(get))?.trim().is_empty())
 }
 
 /// The other namespaces that have control planes.
@@ -84,7 +84,7 @@ fn namespaces_elsewhere(kubectl: &Kubectl) -> Result<Vec<String>> {
         return Ok(Vec::new());
     }
     let namespaces = "--output=jsonpath={.items[*].metadata.namespace}";
-    let all = output(kubectl.question().args(["get", KIND, "--all-namespaces", namespaces]))?;
+    let all = output(kubectl.query().args(["get", KIND, "--all-namespaces", namespaces]))?;
     Ok(others(&all))
 }
 
@@ -108,7 +108,7 @@ fn delete(kubectl: &Kubectl, timeout: &str, log: &Log) -> Result<String> {
             "the control planes still exist after {:.0} s; see the operator's log: {} --kubeconfig {} \
              --namespace {OPERATOR} logs deployment/{OPERATOR}",
             started.elapsed().as_secs_f64(),
-            kubectl.shown(),
+            kubectl.display(),
             kubectl.kubeconfig().display()
         )
     })?;

@@ -1,4 +1,4 @@
-//! The services that a cloud can have, from the list that the operator generates, and the images that they run.
+//! The services of a cloud, from the list that the operator generates, and their images.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,16 +10,16 @@ use serde_json::Value;
 
 use crate::directories::Directories;
 
-/// The operator's image, and those to use a cloud with.
+/// Images that every cloud needs besides those of its services.
 const TOOLS: [&str; 3] = ["client", "guest", "operator"];
 
 /// One service of the list.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Service {
-    /// The block of a cloud that holds its settings.
+    /// The block of the control plane with its settings.
     field: String,
-    /// Whether a cloud has it that does not mention it.
+    /// Whether a cloud that does not mention the service has it.
     by_default: bool,
     images: Vec<String>,
 }
@@ -30,7 +30,7 @@ impl Service {
     }
 }
 
-/// The images that the clouds of these manifests run, and those to install and use them.
+/// The images that are needed for the clouds of these manifests.
 pub(crate) fn images(directories: &Directories, samples: &[PathBuf]) -> Result<Vec<String>> {
     let services = list(directories)?;
     let mut images: BTreeSet<String> = TOOLS.map(ToOwned::to_owned).into();
@@ -43,7 +43,7 @@ pub(crate) fn images(directories: &Directories, samples: &[PathBuf]) -> Result<V
     Ok(images.into_iter().collect())
 }
 
-/// Every sample of the project.
+/// The manifests of all samples.
 pub(crate) fn samples(directories: &Directories) -> Result<Vec<PathBuf>> {
     let place = directories.checkout.join("samples");
     let entries = fs::read_dir(&place).with_context(|| format!("failed to read {}", place.display()))?;
@@ -57,7 +57,7 @@ fn list(directories: &Directories) -> Result<Vec<Service>> {
 
 fn read<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T>) -> Result<T> {
     let text = fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))?;
-    parse(&text).with_context(|| format!("{} is not what it should be", path.display()))
+    parse(&text).with_context(|| format!("{} cannot be parsed", path.display()))
 }
 
 #[cfg(test)]
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cloud_runs_what_it_has_by_default_and_what_it_enables() -> Result<()> {
+    fn a_cloud_has_its_default_and_its_enabled_services() -> Result<()> {
         let service = |field: &str, by_default| Service {
             field: field.to_owned(),
             by_default,
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_minimal_sample_has_the_images_of_a_whole_cloud() -> Result<()> {
+    fn the_minimal_sample_needs_the_images_of_a_complete_cloud() -> Result<()> {
         with_directories(|directories| {
             let minimal = directories.checkout.join("samples/minimal.yaml");
             let found = images(directories, &[minimal])?;

@@ -1,4 +1,4 @@
-//! What a cluster has beyond Kubernetes itself: DNS, storage and a Gateway.
+//! Add-ons of the cluster: DNS, storage and a Gateway.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -22,12 +22,12 @@ fn image_name(directories: &Directories, program: Program) -> Result<String> {
     Ok(format!("local-cluster/{}:{}", program.name(), program.version(directories)?))
 }
 
-/// A pinned program as an image that nodes pull.
+/// The reference of the image of a pinned program.
 pub(crate) fn image(directories: &Directories, registry: &str, program: Program) -> Result<String> {
     Ok(format!("{registry}/{}", image_name(directories, program)?))
 }
 
-/// Builds the image of a program, unless the registry has it.
+/// Builds the image of a program unless the registry has it.
 pub(crate) fn build_image(builder: &Builder, program: Program, log: &Log) -> Result<String> {
     let directories = &builder.directories;
     let name = image_name(directories, program)?;
@@ -42,7 +42,7 @@ pub(crate) fn build_image(builder: &Builder, program: Program, log: &Log) -> Res
 }
 
 pub(crate) fn ensure_dns(directories: &Directories, settings: &Settings, log: &Log) -> Result<String> {
-    // Without a name server of the host there is nothing to forward to.
+    // The host may have no name server.
     let forward = if node::resolver().is_empty() { "" } else { "forward . /etc/resolv.conf" };
     let text = fill(directories, settings, DNS, &[("forward", forward)])?;
     apply(directories, "dns", &text, log)?;
@@ -62,7 +62,7 @@ pub(crate) fn ensure_storage(
     Ok("local-path".to_owned())
 }
 
-/// The Gateway API's kinds. They need no data plane, so they come as soon as the API server is there.
+/// The CRDs of the Gateway API, which need no node.
 pub(crate) fn ensure_gateway_kinds(directories: &Directories, log: &Log) -> Result<String> {
     let part = golang::gateway_api_manifests(directories, log)?;
     let kubectl = Kubectl::local(directories)?;
@@ -82,7 +82,7 @@ pub(crate) fn ensure_gateway(directories: &Directories, settings: &Settings, log
     Ok(format!("{} for *.{}", settings.addresses.gateway_service(), settings.addresses.domain))
 }
 
-/// The https listener's certificate as a Secret, with the authority that a client must trust.
+/// The Secret with the certificate of the https listener and the CA that clients must trust.
 fn certificate(directories: &Directories) -> Result<String> {
     let mut text = "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/tls\n\
                     metadata: {name: openstack-gateway-tls, namespace: openstack}\nstringData:\n"
@@ -97,7 +97,7 @@ fn certificate(directories: &Directories) -> Result<String> {
     Ok(text)
 }
 
-/// Puts values into a manifest; a name that nobody gave a value is a mistake in the manifest.
+/// Fills in the placeholders of a manifest, and fails for one without a value.
 fn fill(
     directories: &Directories,
     settings: &Settings,
@@ -110,7 +110,7 @@ fn fill(
         ("domain", addresses.domain.clone()),
         ("dns_address", addresses.dns_service().to_string()),
         ("gateway_address", addresses.gateway_service().to_string()),
-        // What everything else needs stays up when one of several nodes is off.
+        // Add-ons outlive the loss of one of several nodes.
         ("replicas", settings.nodes.min(2).to_string()),
     ];
     for program in [Program::Coredns, Program::LocalPathProvisioner, Program::Traefik] {
@@ -121,7 +121,7 @@ fn fill(
     for (name, value) in values {
         text = text.replace(&format!("{{{{{name}}}}}"), &value);
     }
-    // `{{ .Name }}`, with spaces, is CoreDNS's own.
+    // `{{ .Name }}`, with spaces, is a template of CoreDNS.
     if let Some(rest) = text.split("{{").skip(1).find(|rest| !rest.starts_with(' ')) {
         bail!("a manifest has no value for {}", rest.lines().next().unwrap_or_default());
     }

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::settings::Node;
 
-/// All groups of the cluster are below this one, so that removing it removes them.
+/// The parent of all groups of the cluster.
 const PARENT: &str = "openstack-operator";
 
 /// One mounted hierarchy.
@@ -28,7 +28,7 @@ pub(crate) fn hierarchies() -> Result<Vec<Hierarchy>> {
     let mounts = fs::read_to_string("/proc/self/mounts").context("failed to read /proc/self/mounts")?;
     let found = parse(&mounts);
     if found.is_empty() {
-        bail!("no control groups are mounted below /sys/fs/cgroup: mount them, as every distribution does");
+        bail!("no control groups are mounted below /sys/fs/cgroup: mount them");
     }
     Ok(found)
 }
@@ -50,19 +50,19 @@ fn parse(mounts: &str) -> Vec<Hierarchy> {
         .collect()
 }
 
-/// The group that the node's kubelet puts all pods below, as kubelet writes it.
+/// The parent of all pods of the node, as the kubelet names it.
 pub(crate) fn node_group(node: &Node) -> String {
     format!("/{PARENT}/{}", node.name)
 }
 
-/// Makes the node's group in every hierarchy. Safe to repeat.
+/// Creates the group of the node in every hierarchy. Safe to repeat.
 pub(crate) fn ensure_node(node: &Node) -> Result<()> {
     for hierarchy in hierarchies()? {
         let parent = hierarchy.root.join(PARENT);
         let group = parent.join(&node.name);
         fs::create_dir_all(&group).with_context(|| format!("failed to create {}", group.display()))?;
         match hierarchy.version {
-            // A new cpuset group has neither processors nor memory until it is told.
+            // A new cpuset group has no processors and no memory.
             Version::One if hierarchy.root.join("cpuset.cpus").exists() => {
                 for file in ["cpuset.cpus", "cpuset.mems"] {
                     let value = fs::read_to_string(hierarchy.root.join(file))?;
@@ -85,8 +85,8 @@ pub(crate) fn ensure_node(node: &Node) -> Result<()> {
     Ok(())
 }
 
-/// The groups of ours that exist, by path.
-pub(crate) fn ours() -> Result<Vec<String>> {
+/// The existing groups of the cluster, by path.
+pub(crate) fn existing() -> Result<Vec<String>> {
     let parents = hierarchies()?.into_iter().map(|hierarchy| hierarchy.root.join(PARENT));
     Ok(parents.filter(|parent| parent.exists()).map(|parent| parent.display().to_string()).collect())
 }
@@ -100,7 +100,7 @@ pub(crate) fn remove(node: Option<&Node>) -> Result<()> {
     Ok(())
 }
 
-/// Groups cannot be removed with their files: only the directories count, the innermost first.
+/// Removes the directories, the innermost first; the kernel removes their files.
 fn remove_tree(group: &Path) -> Result<()> {
     if !group.exists() {
         return Ok(());
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn version_one_hybrid_and_version_two_are_told_apart() {
+    fn version_one_hybrid_and_version_two_are_distinguished() {
         let one = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n";
         assert_eq!(roots(one), [("/sys/fs/cgroup/cpu".to_owned(), Version::One)]);
         let hybrid = format!("{one}cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n");

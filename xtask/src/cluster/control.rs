@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 
 use super::pki;
 use super::settings::Addresses;
-use crate::command::{lines_that_matter, output, wait_until};
+use crate::command::{last_lines, output, wait_until};
 use crate::directories::Directories;
 use crate::golang::Program;
 use crate::kubectl::Kubectl;
@@ -21,8 +21,8 @@ fn log(directories: &Directories, name: &str) -> PathBuf {
     directories.cluster().join("logs").join(format!("{name}.log"))
 }
 
-/// Starts the control plane and waits until the API server is ready. The others give up within seconds when
-/// there is no API server, so they come after it.
+/// Starts the control plane. Controller manager and scheduler exit within seconds without an API server, so they
+/// start when it is ready.
 pub(crate) fn ensure(directories: &Directories, addresses: &Addresses) -> Result<String> {
     let mut started = Vec::new();
     for (name, mut command) in commands(directories, addresses)? {
@@ -39,7 +39,7 @@ pub(crate) fn ensure(directories: &Directories, addresses: &Addresses) -> Result
 fn wait_for_api_server(directories: &Directories) -> Result<()> {
     let mut answer = Ok(());
     let ask = || -> Result<()> {
-        output(Kubectl::local(directories)?.question().args(["get", "--raw=/readyz"])).map(|_| ())
+        output(Kubectl::local(directories)?.query().args(["get", "--raw=/readyz"])).map(|_| ())
     };
     let waited = wait_until("the API server is ready", || {
         answer = ask();
@@ -48,7 +48,7 @@ fn wait_for_api_server(directories: &Directories) -> Result<()> {
     waited.and(answer).with_context(|| {
         let path = log(directories, "apiserver");
         let text = fs::read_to_string(&path).unwrap_or_default();
-        format!("the API server does not work\n{}\nfull log: {}", lines_that_matter(&text), path.display())
+        format!("the API server does not start\n{}\nfull log: {}", last_lines(&text), path.display())
     })
 }
 
@@ -65,7 +65,7 @@ fn commands(directories: &Directories, addresses: &Addresses) -> Result<[(&'stat
     let peer_url = format!("http://127.0.0.1:{}", addresses.etcd_port.saturating_add(1));
     let mut etcd = Command::new(Program::Etcd.place(directories)?.join("etcd"));
     etcd.arg("--data-dir").arg(directories.cluster().join("etcd")).args(
-        // A cluster for tests may lose its last second when the machine loses power.
+        // Without fsync a power failure of the machine may cost the last writes, which is acceptable here.
         format!(
             "--listen-client-urls {etcd_url} --advertise-client-urls {etcd_url} \
              --listen-peer-urls {peer_url} --initial-advertise-peer-urls {peer_url} \

@@ -1,4 +1,4 @@
-//! Bridges, network namespaces, links, routes and the one nftables table of the cluster.
+//! Bridges, network namespaces, links, routes and the nftables table of the cluster.
 
 use std::fs;
 use std::path::Path;
@@ -9,17 +9,17 @@ use anyhow::{Context as _, Result};
 use super::settings::{
     Addresses, BRIDGES, HostBefore, NODE_BRIDGE, Node, PROVIDER_BRIDGE, Settings, TUNNEL_BRIDGE,
 };
-use crate::command::{Log, words};
+use crate::command::{Log, split};
 
-/// The host's switch for forwarding packets.
+/// The sysctl of the host that enables packet forwarding.
 const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
-/// The table on the host; those of kube-proxy live inside the nodes and go with them.
+/// The table on the host; the tables of kube-proxy are in the network namespaces of the nodes.
 const TABLE: &str = "openstack_operator_cluster";
 
-/// Where named network namespaces are.
+/// The directory of named network namespaces.
 const NAMESPACES: &str = "/run/netns";
 
-/// How the host is before a cluster changes it.
+/// The state of the host that `down` restores.
 pub(crate) fn host_before() -> Result<HostBefore> {
     let forwarding =
         fs::read_to_string(FORWARDING).with_context(|| format!("failed to read {FORWARDING}"))?;
@@ -34,22 +34,22 @@ fn set_forwarding(value: &str) -> Result<()> {
     fs::write(FORWARDING, value).with_context(|| format!("failed to write {FORWARDING}"))
 }
 
-/// The bridges, and the way out for nodes and pods. Safe to repeat.
+/// The bridges, and NAT for nodes, pods and VMs. Safe to repeat.
 pub(crate) fn ensure_host(addresses: &Addresses, log: &Log) -> Result<()> {
     for bridge in BRIDGES {
         if !link_exists(bridge) {
-            log.run(&mut words(&format!("ip link add {bridge} type bridge")))?;
+            log.run(&mut split(&format!("ip link add {bridge} type bridge")))?;
         }
-        // Nothing on a bridge may be held up while it learns about loops that cannot be there.
-        log.run(&mut words(&format!("ip link set {bridge} type bridge forward_delay 0")))?;
-        log.run(&mut words(&format!("ip link set {bridge} up")))?;
+        // A port forwards at once: these bridges have no loops to detect.
+        log.run(&mut split(&format!("ip link set {bridge} type bridge forward_delay 0")))?;
+        log.run(&mut split(&format!("ip link set {bridge} up")))?;
     }
     let on_host = [
         (NODE_BRIDGE, addresses.host_address(), addresses.node_range),
         (PROVIDER_BRIDGE, addresses.provider_host_address(), addresses.provider_range),
     ];
     for (bridge, address, range) in on_host {
-        log.run(&mut words(&format!("ip addr replace {address}/{} dev {bridge}", range.prefix_len())))?;
+        log.run(&mut split(&format!("ip addr replace {address}/{} dev {bridge}", range.prefix_len())))?;
     }
     set_forwarding("1")?;
     let rules = format!(
@@ -63,21 +63,21 @@ pub(crate) fn ensure_host(addresses: &Addresses, log: &Log) -> Result<()> {
     log.run(Command::new("nft").arg("-f").arg(&file))
 }
 
-/// A node's network namespace with its three interfaces. Safe to repeat.
+/// The network namespace of a node with its three interfaces. Safe to repeat.
 pub(crate) fn ensure_node(settings: &Settings, node: &Node, log: &Log) -> Result<()> {
     let namespace = node.network_namespace();
     if !namespace_exists(&namespace) {
-        log.run(&mut words(&format!("ip netns add {namespace}")))?;
+        log.run(&mut split(&format!("ip netns add {namespace}")))?;
     }
     let bridges = [NODE_BRIDGE, TUNNEL_BRIDGE, PROVIDER_BRIDGE];
     for (interface, bridge) in bridges.into_iter().enumerate() {
         let link = node.link(interface);
         if !link_exists(&link) {
-            log.run(&mut words(&format!(
+            log.run(&mut split(&format!(
                 "ip link add {link} type veth peer name eth{interface} netns {namespace}"
             )))?;
         }
-        log.run(&mut words(&format!("ip link set {link} master {bridge} up")))?;
+        log.run(&mut split(&format!("ip link set {link} master {bridge} up")))?;
         log.run(&mut inside(&namespace, &format!("ip link set eth{interface} up")))?;
     }
     let addresses = &settings.addresses;
@@ -93,46 +93,46 @@ pub(crate) fn ensure_node(settings: &Settings, node: &Node, log: &Log) -> Result
     Ok(())
 }
 
-/// Routes to the pods of every node that is on, on the host and between the nodes, and to the Services
-/// through one of them. Safe to repeat; called whenever a node comes or goes.
+/// Routes to the pods of running nodes, on the host and on the nodes, and to the Services through one node. Safe to
+/// repeat; called whenever the power of a node changes.
 pub(crate) fn ensure_routes(settings: &Settings, on: &[Node], log: &Log) -> Result<()> {
     for node in on {
         let route = format!("ip route replace {} via {}", node.pod_range, node.address);
-        log.run(&mut words(&route))?;
+        log.run(&mut split(&route))?;
         for other in on.iter().filter(|other| other.number != node.number) {
             log.run(&mut inside(&other.network_namespace(), &route))?;
         }
     }
     if let Some(node) = on.first() {
         let range = settings.addresses.service_range;
-        log.run(&mut words(&format!("ip route replace {range} via {}", node.address)))?;
+        log.run(&mut split(&format!("ip route replace {range} via {}", node.address)))?;
     }
     Ok(())
 }
 
-/// Takes a node off the network. Its links go with its namespace.
+/// Removes the links and the network namespace of a node.
 pub(crate) fn remove_node(node: &Node, log: &Log) -> Result<()> {
     let namespace = node.network_namespace();
     for interface in 0..BRIDGES.len() {
         let link = node.link(interface);
         if link_exists(&link) {
-            log.run(&mut words(&format!("ip link delete {link}")))?;
+            log.run(&mut split(&format!("ip link delete {link}")))?;
         }
     }
     if namespace_exists(&namespace) {
-        log.run(&mut words(&format!("ip netns delete {namespace}")))?;
+        log.run(&mut split(&format!("ip netns delete {namespace}")))?;
     }
     Ok(())
 }
 
-/// Removes what `ensure_host` made; routes go with the bridges.
+/// Reverts `ensure_host`; the kernel removes routes with their bridge.
 pub(crate) fn remove_host(settings: &Settings, log: &Log) -> Result<()> {
     for bridge in BRIDGES {
         if link_exists(bridge) {
-            log.run(&mut words(&format!("ip link delete {bridge}")))?;
+            log.run(&mut split(&format!("ip link delete {bridge}")))?;
         }
     }
-    // The first line makes the table when it is not there, so that the second cannot fail for that.
+    // The first line creates a missing table, because deleting one fails.
     let file = log.path().with_extension("nft");
     fs::write(&file, format!("table ip {TABLE}\ndelete table ip {TABLE}\n"))
         .with_context(|| format!("failed to write {}", file.display()))?;
@@ -144,13 +144,13 @@ pub(crate) fn remove_host(settings: &Settings, log: &Log) -> Result<()> {
     set_forwarding(&before.forwarding)
 }
 
-/// Undoes what the first `ip netns add` did, unless somebody else has a namespace there by now.
+/// Reverts the mount of the first `ip netns add`, unless other namespaces exist.
 fn remove_namespace_mount() -> Result<()> {
-    // The listing must be closed again before it can be unmounted.
+    // The directory must be closed before it is unmounted.
     if !fs::read_dir(NAMESPACES).is_ok_and(|mut namespaces| namespaces.next().is_none()) {
         return Ok(());
     }
-    // Interrupted between mounting and recording, it may be no mount point.
+    // After an interruption it may not be a mount point.
     match nix::mount::umount(NAMESPACES) {
         Ok(()) | Err(nix::errno::Errno::EINVAL) => {}
         Err(error) => return Err(error).with_context(|| format!("failed to unmount {NAMESPACES}")),
@@ -166,7 +166,7 @@ pub(crate) fn namespace_exists(name: &str) -> bool {
     Path::new(NAMESPACES).join(name).exists()
 }
 
-/// A command inside a network namespace. `ip netns exec` would also put another /sys in place.
+/// A command in a network namespace. `ip netns exec` would also mount another /sys.
 fn inside(namespace: &str, line: &str) -> Command {
-    words(&format!("nsenter --net={NAMESPACES}/{namespace} {line}"))
+    split(&format!("nsenter --net={NAMESPACES}/{namespace} {line}"))
 }

@@ -1,4 +1,4 @@
-//! A node as the host sees it: its disk, its files, and the switch that turns it on and off.
+//! A node from the host's side: its disk, its files and its power.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -34,10 +34,10 @@ const PACKAGES: [&str; 14] = [
     "util-linux",
 ];
 
-/// Directories of a node that containers mount over: an overlay cannot lie on an overlay.
+/// Directories outside the overlay of the node, because containers mount overlays on them.
 pub(crate) const REAL_DIRECTORIES: [&str; 3] = ["var/lib/containerd", "var/lib/kubelet", "var/lib/volumes"];
 
-/// Where every node has the volumes that several nodes have at once.
+/// The directory of the volumes that all nodes share, on every node.
 pub(crate) const SHARED_VOLUMES: &str = "var/lib/shared-volumes";
 
 fn file_system_key() -> Key {
@@ -65,7 +65,7 @@ pub(crate) fn is_on(directories: &Directories, node: &Node) -> Result<bool> {
     Ok(process::find(directories, &node.name)?.is_some())
 }
 
-/// Turns the node on, unless it is. Its disk is as it was when it was last on.
+/// Powers the node on unless it is on, with the disk that it had.
 pub(crate) fn power_on(
     directories: &Directories,
     settings: &Settings,
@@ -86,7 +86,7 @@ pub(crate) fn power_on(
     let shared_volumes = directories.cluster().join("shared-volumes");
     fs::create_dir_all(&shared_volumes)
         .with_context(|| format!("failed to create {}", shared_volumes.display()))?;
-    // Not the path: a rebuild may have put another program there since this one started.
+    // A rebuild may have replaced the file of this program.
     let mut command = Command::new("/proc/self/exe");
     command
         .arg("node-init")
@@ -118,7 +118,7 @@ pub(crate) fn power_on(
     process::ensure(directories, &node.name, &place.join("log/init.log"), &mut command, key)
 }
 
-/// Turns the node off as a cut cable does: nothing on it gets a chance to say goodbye.
+/// Cuts the power: kills all processes of the node at once.
 pub(crate) fn power_off(directories: &Directories, node: &Node, log: &Log) -> Result<()> {
     process::stop(directories, &node.name, Signal::SIGKILL)?;
     network::remove_node(node, log)?;
@@ -134,7 +134,7 @@ fn write_files(place: &Path, files: &[(PathBuf, String)]) -> Result<()> {
         }
         fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))?;
     }
-    // Where the node mounts something, there must be a directory to mount it on.
+    // Mount points must exist.
     let mounted = ["opt/kubernetes", "opt/containerd", "var/log/node", SHARED_VOLUMES];
     for directory in REAL_DIRECTORIES.into_iter().chain(mounted) {
         fs::create_dir_all(place.join(directory))?;
@@ -142,7 +142,7 @@ fn write_files(place: &Path, files: &[(PathBuf, String)]) -> Result<()> {
     Ok(())
 }
 
-/// Every file that differs from node to node, by its path on the node.
+/// The files of this node, by path.
 fn files(directories: &Directories, settings: &Settings, node: &Node) -> Result<Vec<(PathBuf, String)>> {
     let addresses = &settings.addresses;
     let pki = pki::directory(directories);
@@ -175,7 +175,7 @@ fn files(directories: &Directories, settings: &Settings, node: &Node) -> Result<
     Ok(files)
 }
 
-/// All nodes that there can be, so that a node that joins later changes no file of the others.
+/// All possible nodes, so that a new node changes no file of the others.
 fn hosts(addresses: &Addresses) -> String {
     let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
     for number in 1..=MOST_NODES {
@@ -186,8 +186,8 @@ fn hosts(addresses: &Addresses) -> String {
     text
 }
 
-/// The host's name servers. One on the loopback address is a local cache that no node can reach;
-/// systemd keeps the real ones in a file of their own.
+/// The name servers of the host. Nodes cannot reach a cache on the loopback address, which systemd configures in a
+/// separate file.
 pub(crate) fn resolver() -> String {
     for path in ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"] {
         let Ok(text) = fs::read_to_string(path) else { continue };
@@ -196,7 +196,7 @@ pub(crate) fn resolver() -> String {
             return usable;
         }
     }
-    // A machine without a name server still has a cluster with its own names.
+    // Names of the cluster resolve without a name server of the host.
     String::new()
 }
 
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn name_servers_that_no_node_reaches_are_left_out() {
+    fn unreachable_name_servers_are_left_out() {
         let text = "search x\nnameserver 127.0.0.53\nnameserver 192.0.2.53\nnameserver ::1\n";
         assert_eq!(usable_name_servers(text), "nameserver 192.0.2.53\n");
     }

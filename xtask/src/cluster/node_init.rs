@@ -1,6 +1,6 @@
-//! The first process of a node: it mounts the node's file system, starts what a node runs, and reaps.
+//! The first process of a node: mounts its file system, starts its services and reaps orphans.
 //!
-//! Killing it kills everything on the node, as cutting the power would.
+//! Killing it kills all processes of the node, like a power failure.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -25,20 +25,20 @@ pub(crate) struct Arguments {
     name: String,
     #[arg(long)]
     network_namespace: String,
-    /// The node's own directory: its disk, its files, its logs.
+    /// The directory of the node: its disk, its files, its logs.
     #[arg(long)]
     directory: PathBuf,
     /// The read-only file system that all nodes share.
     #[arg(long)]
     file_system: PathBuf,
-    /// The directory that all nodes share for volumes that several nodes have at once.
+    /// The directory of the volumes that all nodes share.
     #[arg(long)]
     shared_volumes: PathBuf,
     #[arg(long)]
     kubernetes: PathBuf,
     #[arg(long)]
     containerd: PathBuf,
-    /// Set by the first stage for the process that is the first of the new namespaces.
+    /// Set by the first stage for the first process of the new namespaces.
     #[arg(long, hide = true)]
     inside: bool,
 }
@@ -47,13 +47,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.inside { be_first_process(arguments) } else { enter_namespaces(arguments) }
 }
 
-/// Only a child of the process that asks for a pid namespace is inside it, so the program starts itself again.
+/// Starts the program again: only children of a process that creates a pid namespace are inside it.
 fn enter_namespaces(arguments: &Arguments) -> Result<()> {
     let path = Path::new("/run/netns").join(&arguments.network_namespace);
     let namespace = File::open(&path).with_context(|| format!("failed to open {}", path.display()))?;
     setns(&namespace, CloneFlags::CLONE_NEWNET).context("failed to enter the network namespace")?;
     unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWPID)
-        .context("failed to make the node's namespaces")?;
+        .context("failed to create the namespaces of the node")?;
     Command::new("/proc/self/exe")
         .args(std::env::args_os().skip(1))
         .arg("--inside")
@@ -91,16 +91,16 @@ fn mount_file_system(arguments: &Arguments) -> Result<()> {
         fresh(&root.join(directory), "tmpfs")?;
     }
     fresh(&root.join("proc"), "proc")?;
-    // A sysfs of the node's own network namespace shows the node's interfaces, not the host's.
+    // A new sysfs shows the interfaces of the node's network namespace.
     fresh(&root.join("sys"), "sysfs")?;
     bind(Path::new("/dev"), &root.join("dev"))?;
     bind(Path::new("/sys/fs/cgroup"), &root.join("sys/fs/cgroup"))?;
     std::env::set_current_dir(&root).context("failed to enter the node's file system")?;
     let old = root.join("mnt");
-    pivot_root(".", &old).context("failed to make the node's file system the root")?;
+    pivot_root(".", &old).context("failed to change the root to the file system of the node")?;
     umount2("/mnt", MntFlags::MNT_DETACH).context("failed to leave the host's file system")?;
     std::env::set_current_dir("/").context("failed to enter the root")?;
-    // Pods may mount something that other pods then see.
+    // Mounts of a pod propagate to other pods.
     change("/", MsFlags::MS_REC | MsFlags::MS_SHARED)
 }
 
@@ -119,7 +119,7 @@ fn fresh(target: &Path, kind: &str) -> Result<()> {
         .with_context(|| format!("failed to mount {kind} on {}", target.display()))
 }
 
-/// What a node runs, in the order of starting.
+/// The services of a node, in start order.
 const SERVICES: [&str; 3] = ["containerd", "kube-proxy", "kubelet"];
 
 fn service(name: &str, arguments: &Arguments) -> Result<Command> {
@@ -163,7 +163,7 @@ fn service(name: &str, arguments: &Arguments) -> Result<Command> {
     Ok(command)
 }
 
-/// Starts the services, starts again what ends, and takes leave of every orphan. Never returns while it can.
+/// Starts the services, restarts those that end, and reaps orphans. Returns only with an error.
 fn supervise(arguments: &Arguments) -> Result<()> {
     let mut running = BTreeMap::new();
     for name in SERVICES {
@@ -177,8 +177,8 @@ fn supervise(arguments: &Arguments) -> Result<()> {
         let status = waitpid(None::<Pid>, None).context("failed to wait for processes")?;
         let Some(pid) = status.pid().and_then(|pid| u32::try_from(pid.as_raw()).ok()) else { continue };
         if let Some(name) = running.remove(&pid) {
-            crate::progress::say(&format!("{name} has ended ({status:?}): starting it again"));
-            // A service that cannot start must not keep a core busy.
+            crate::progress::notify(&format!("{name} has ended ({status:?}): restarting it"));
+            // A service that cannot start must not occupy a core.
             thread::sleep(Duration::from_secs(1));
             let again = service(name, arguments)?.spawn();
             running.insert(again.with_context(|| format!("failed to start {name}"))?.id(), name);
@@ -190,7 +190,7 @@ fn wait_for_socket(path: &Path) -> Result<()> {
     let started = Instant::now();
     while !path.exists() {
         if started.elapsed() > Duration::from_mins(1) {
-            bail!("waited 60 s for {}, in vain", path.display());
+            bail!("timed out after 60 s waiting for {}", path.display());
         }
         thread::sleep(Duration::from_millis(50));
     }

@@ -1,4 +1,4 @@
-//! The cluster's certificate authority, its certificates and the kubeconfig files.
+//! The certificate authority of the cluster, its certificates and the kubeconfig files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use rcgen::{
 use super::settings::{Addresses, MOST_NODES, Node};
 use crate::directories::Directories;
 
-/// A user of the API: file name, common name and organization.
+/// Users of the API: file name, common name and organization.
 const USERS: [(&str, &str, &str); 5] = [
     ("admin", "admin", "system:masters"),
     ("apiserver-kubelet-client", "apiserver-kubelet-client", "system:masters"),
@@ -29,8 +29,8 @@ pub(crate) fn admin_kubeconfig(directories: &Directories) -> PathBuf {
     directories.cluster().join("kubeconfig")
 }
 
-/// Makes all keys and certificates at once, for as many nodes as there can be, so that a node that joins
-/// later changes nothing. They appear together or not at all.
+/// Generates all keys and certificates at once, for all possible nodes, so that a new node changes nothing. They
+/// appear by a rename, all or none.
 pub(crate) fn ensure(directories: &Directories, addresses: &Addresses) -> Result<()> {
     let place = directory(directories);
     if !place.exists() {
@@ -52,7 +52,7 @@ pub(crate) fn ensure(directories: &Directories, addresses: &Addresses) -> Result
     Ok(())
 }
 
-/// A kubeconfig whose certificates are files in `pki`, as the process that reads it sees them.
+/// A kubeconfig with the certificates in `pki`, a path of the process that reads it.
 pub(crate) fn kubeconfig(addresses: &Addresses, pki: &Path, user: &str) -> String {
     let pki = pki.display();
     format!(
@@ -91,7 +91,7 @@ fn generate(place: &Path, addresses: &Addresses) -> Result<()> {
         let address = node.address.to_string();
         leaf(place, &authority, &node.name, &name, "system:nodes", &[&node.name, &address])?;
     }
-    // Signs the tokens of service accounts; it has no certificate.
+    // The key that signs tokens of service accounts; it has no certificate.
     let key = KeyPair::generate()?;
     write(&place.join("service-account.pub"), &key.public_key_pem())?;
     write(&place.join("service-account.key"), &key.serialize_pem())
@@ -134,7 +134,7 @@ fn leaf(
     write(&place.join(format!("{file}.key")), &key.serialize_pem())
 }
 
-/// Keys are for their owner alone; certificates lose nothing by it.
+/// Only the owner may read the file: it may be a key.
 fn write(path: &Path, text: &str) -> Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;

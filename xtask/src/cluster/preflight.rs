@@ -1,4 +1,4 @@
-//! Says at once, in plain words, what this machine lacks for a cluster and what to do about it.
+//! Checks the machine before a cluster is created, and reports all problems with their remedies.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -18,21 +18,20 @@ use crate::host;
 use crate::process;
 use crate::progress::{Progress, size};
 
-/// A start that builds everything needs about this much, caches of Go and cargo included.
+/// Disk space to build everything, including the caches of Go and cargo.
 const DISK_COLD: u64 = 20 << 30;
-/// With everything built, only the disks of the nodes take room.
+/// Disk space when everything is built: the disks of the nodes.
 const DISK_WARM: u64 = 5 << 30;
-/// The control plane and one idle node hold half of this.
+/// The control plane and one idle node use half of it.
 const MEMORY: u64 = 2 << 30;
 
-/// Checks all that can be checked before anything is made, and reports every finding at once.
-/// `fresh` says that no cluster exists yet, so nothing with its names may exist either.
+/// Reports all findings at once. `fresh` means that no cluster exists yet, so no link may have its names.
 pub(crate) fn check(directories: &Directories, addresses: &Addresses, fresh: bool) -> Result<()> {
     addresses.check()?;
     if !nix::unistd::geteuid().is_root() {
-        bail!("a cluster needs root, for namespaces, mounts and links: run this as root");
+        bail!("a cluster needs root for namespaces, mounts and links: run this command as root");
     }
-    // What follows asks the kernel through these programs.
+    // The checks use these programs.
     host::ensure_tools(directories, &Progress::new())?;
     let mut findings = Vec::new();
     findings.extend(go());
@@ -59,13 +58,13 @@ fn go() -> Option<String> {
 
 fn disk(directories: &Directories) -> Result<Option<String>> {
     let status = nix::sys::statvfs::statvfs(directories.cache())
-        .with_context(|| format!("failed to ask for the free space of {}", directories.cache().display()))?;
+        .with_context(|| format!("failed to get the free space of {}", directories.cache().display()))?;
     let free = status.blocks_available() * status.fragment_size();
     let built = Program::Kubernetes.place(directories).is_ok_and(|place| place.exists());
     let needed = if built { DISK_WARM } else { DISK_COLD };
     Ok((free < needed).then(|| {
         format!(
-            "- {} has {} free, and a cluster needs {}: free some space, or pass --cache DIRECTORY",
+            "- {} has {} free and a cluster needs {}: free some space, or pass --cache DIRECTORY",
             directories.cache().display(),
             size(free),
             size(needed)
@@ -78,18 +77,18 @@ fn memory() -> Result<Option<String>> {
     let available = text
         .lines()
         .find_map(|line| line.strip_prefix("MemAvailable:")?.split_whitespace().next()?.parse::<u64>().ok())
-        .context("/proc/meminfo does not say how much memory is available")?
+        .context("/proc/meminfo has no MemAvailable")?
         * 1024;
     Ok((available < MEMORY).then(|| {
         format!(
-            "- {} of memory are available, and a cluster needs {}: end other programs",
+            "- {} of memory is available and a cluster needs {}: stop other programs",
             size(available),
             size(MEMORY)
         )
     }))
 }
 
-/// Tries what the cluster will do, in namespaces that vanish with the attempt.
+/// Tries the operations of a cluster in temporary namespaces.
 fn kernel(directories: &Directories) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     let attempts = [
@@ -97,11 +96,11 @@ fn kernel(directories: &Directories) -> Result<Vec<String>> {
         ("ip link add trial0 type bridge", "bridges", "load the module bridge"),
         ("nft add table ip trial", "nf_tables", "load the module nf_tables"),
     ];
-    for (line, what, remedy) in attempts {
+    for (line, feature, remedy) in attempts {
         let mut command = Command::new("unshare");
         command.arg("--net").args(line.split(' '));
         if let Err(error) = output(&mut command) {
-            findings.push(format!("- the kernel refuses {what}: {remedy}\n    {error}"));
+            findings.push(format!("- the kernel rejects {feature}: {remedy}\n    {error}"));
         }
     }
     let trial = directories.cache().join("overlay-trial");
@@ -129,28 +128,26 @@ fn kernel(directories: &Directories) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Ports that something else listens on. A part of ours that runs already holds its own.
+/// Ports on which other programs listen; running processes of the cluster do not count.
 fn ports(directories: &Directories, addresses: &Addresses) -> Result<Vec<String>> {
     let running = process::list(directories)?;
-    let taken = addresses
+    let occupied = addresses
         .ports()
         .into_iter()
         .filter(|(_, _, owner)| !running.iter().any(|process| process.name == *owner))
         .filter(|&(_, port, _)| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_err());
-    Ok(taken
+    Ok(occupied
         .map(|(option, port, _)| {
-            format!("- port {port} is taken by another program: end it, or choose another with {option}")
+            format!("- another program listens on port {port}: stop it, or choose another port with {option}")
         })
         .collect())
 }
 
-/// Links and namespaces that have our names although no cluster of ours exists.
+/// Links with the names of the cluster's bridges although no cluster exists.
 fn names() -> Vec<String> {
     let links = BRIDGES.into_iter().filter(|bridge| network::link_exists(bridge));
     links
-        .map(|link| {
-            format!("- a link {link} exists that no cluster here made: remove it with ip link delete {link}")
-        })
+        .map(|link| format!("- link {link} exists without a cluster: remove it with ip link delete {link}"))
         .collect()
 }
 
@@ -161,10 +158,10 @@ struct Route {
     dev: String,
 }
 
-/// Ranges that hide something that the host reaches today: a route or a name server.
+/// Ranges that overlap a route or a name server of the host.
 fn address_ranges(addresses: &Addresses) -> Result<Vec<String>> {
     let routes = output(Command::new("ip").args(["-json", "-4", "route", "show", "table", "all"]))?;
-    // A minimal host may have no resolv.conf: then there is no name server to hide.
+    // A minimal host may have no resolv.conf.
     let resolver = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
     conflicts(addresses, &routes, &resolver)
 }
@@ -172,7 +169,7 @@ fn address_ranges(addresses: &Addresses) -> Result<Vec<String>> {
 fn conflicts(addresses: &Addresses, routes: &str, resolver: &str) -> Result<Vec<String>> {
     let routes: Vec<Route> = serde_json::from_str(routes).context("failed to read the routes of ip")?;
     let mut used: Vec<(Ipv4Net, String)> = Vec::new();
-    // The host's own loopback and broadcast entries repeat what the routes of a link say.
+    // Loopback and broadcast entries repeat the routes of a link.
     for route in routes.iter().filter(|route| !route.dev.starts_with("osop-") && route.dev != "lo") {
         if let Some(range) = parse_range(&route.dst) {
             used.push((range, format!("the route {} through {}", route.dst, route.dev)));
@@ -185,14 +182,14 @@ fn conflicts(addresses: &Addresses, routes: &str, resolver: &str) -> Result<Vec<
     }
     let mut findings = Vec::new();
     for (option, range) in addresses.ranges() {
-        if let Some((_, what)) = used.iter().find(|(other, _)| overlap(range, *other)) {
-            findings.push(format!("- {option} {range} overlaps {what}: choose another range with {option}"));
+        if let Some((_, user)) = used.iter().find(|(other, _)| overlap(range, *other)) {
+            findings.push(format!("- {option} {range} overlaps {user}: choose another range with {option}"));
         }
     }
     Ok(findings)
 }
 
-/// `default` is no range: everything would overlap it.
+/// `default` does not count: every range overlaps it.
 fn parse_range(text: &str) -> Option<Ipv4Net> {
     text.parse().ok().or_else(|| text.parse::<Ipv4Addr>().ok().map(Ipv4Net::from))
 }
@@ -202,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_in_use_are_found_and_our_own_are_not() -> Result<()> {
+    fn only_ranges_of_other_programs_conflict() -> Result<()> {
         let addresses = Addresses::usual();
         let routes = r#"[
             {"dst": "default", "dev": "eth0"},

@@ -1,4 +1,4 @@
-//! What a cluster looks like: how many nodes, which addresses, which names.
+//! Settings of a cluster: number of nodes, addresses and names.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,25 +12,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::directories::Directories;
 
-/// Nodes that the address plan has room for.
+/// The number of nodes for which the ranges have addresses.
 pub(crate) const MOST_NODES: u8 = 9;
 
-/// Links on the host. A name is at most fifteen bytes long.
+/// Links on the host. A name has at most fifteen bytes.
 pub(crate) const NODE_BRIDGE: &str = "osop-nodes";
 pub(crate) const TUNNEL_BRIDGE: &str = "osop-tunnel";
 pub(crate) const PROVIDER_BRIDGE: &str = "osop-provider";
 pub(crate) const BRIDGES: [&str; 3] = [NODE_BRIDGE, TUNNEL_BRIDGE, PROVIDER_BRIDGE];
 
-/// The addresses and ports of a cluster. They are fixed when the cluster is made.
+/// The addresses and ports of a cluster, which cannot change later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Args)]
 pub(crate) struct Addresses {
-    /// Range of the nodes and of the host's side of their network.
+    /// Range of the nodes; the host has its first address.
     #[arg(long, default_value = "10.100.0.0/24", value_name = "CIDR")]
     pub(crate) node_range: Ipv4Net,
-    /// Range of the nodes' second interface, for tunnels between virtual networks.
+    /// Range of the second interface of the nodes, for tunnels between virtual networks.
     #[arg(long, default_value = "10.101.0.0/24", value_name = "CIDR")]
     pub(crate) tunnel_range: Ipv4Net,
-    /// Range of the provider network behind the nodes' third interface, for floating addresses.
+    /// Range of the provider network behind the third interface of the nodes, for floating IPs.
     #[arg(long, default_value = "172.24.4.0/24", value_name = "CIDR")]
     pub(crate) provider_range: Ipv4Net,
     /// Range of the pods; each node gets a /24 of it.
@@ -45,7 +45,7 @@ pub(crate) struct Addresses {
     /// Port of the local registry.
     #[arg(long, default_value_t = 5000, value_name = "PORT")]
     pub(crate) registry_port: u16,
-    /// Port of etcd on the loopback address; its peer port is the next one.
+    /// Port of etcd on the loopback address; its peer port is the next.
     #[arg(long, default_value_t = 2379, value_name = "PORT")]
     pub(crate) etcd_port: u16,
     /// Domain that the cluster's DNS resolves to the Gateway, with a certificate for it.
@@ -53,21 +53,21 @@ pub(crate) struct Addresses {
     pub(crate) domain: String,
 }
 
-/// A cluster as it was asked for. Written before anything is made, so that whatever exists can be named.
+/// The settings of a cluster. They are saved before anything is created, so that `down` can remove everything.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Settings {
     pub(crate) nodes: u8,
     pub(crate) addresses: Addresses,
-    /// How the host was before the cluster came, and is again when it goes.
+    /// The state of the host that `down` restores.
     pub(crate) host_before: HostBefore,
 }
 
-/// What a cluster changes on the host that is not its own.
+/// The state of the host that a cluster changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HostBefore {
-    /// The switch for forwarding packets.
+    /// The value of the sysctl for packet forwarding.
     pub(crate) forwarding: String,
-    /// Whether named network namespaces had been used: the first one makes /run/netns a mount point.
+    /// Whether /run/netns was a mount point: the first named network namespace makes it one.
     pub(crate) network_namespaces: bool,
 }
 
@@ -78,17 +78,17 @@ struct Options {
 }
 
 impl Addresses {
-    /// What the options say when none is given.
+    /// The defaults of the options.
     pub(crate) fn usual() -> Self {
         <Options as clap::Parser>::parse_from(std::iter::once("xtask")).addresses
     }
 
-    /// Address number `index` of a range; ranges are checked to be large enough.
+    /// Address number `index` of a range; `check` ensures that it exists.
     fn host(range: Ipv4Net, index: u32) -> Ipv4Addr {
         Ipv4Addr::from(u32::from(range.network()) + index)
     }
 
-    /// The host's address on the node network: API server and registry listen here.
+    /// The address of the host on the node network, where API server and registry listen.
     pub(crate) fn host_address(&self) -> Ipv4Addr {
         Self::host(self.node_range, 1)
     }
@@ -97,7 +97,7 @@ impl Addresses {
         Self::host(self.provider_range, 1)
     }
 
-    /// The address of the `kubernetes` Service: always the first.
+    /// The address of the `kubernetes` Service, which is always the first.
     pub(crate) fn kubernetes_service(&self) -> Ipv4Addr {
         Self::host(self.service_range, 1)
     }
@@ -106,7 +106,7 @@ impl Addresses {
         Self::host(self.service_range, 10)
     }
 
-    /// The Gateway has a fixed Service address, so that it outlives the node it runs on.
+    /// The fixed Service address of the Gateway, which outlives the node of its pod.
     pub(crate) fn gateway_service(&self) -> Ipv4Addr {
         Self::host(self.service_range, 80)
     }
@@ -147,16 +147,16 @@ impl Addresses {
         candidates.find(is_free).context("the ranges of the cluster leave none for the networks of projects")
     }
 
-    /// Ranges that are too small or overlap can never work.
+    /// Rejects ranges that are too small or overlap.
     pub(crate) fn check(&self) -> Result<()> {
         let ranges = self.ranges();
         for (option, range) in ranges {
             let (longest, why) = match option {
                 "--pod-range" => (20, "each of up to nine nodes needs a /24 of it"),
-                _ => (24, "the cluster numbers up to 80 addresses in it"),
+                _ => (24, "the cluster uses its first 80 addresses"),
             };
             if range.prefix_len() > longest {
-                bail!("{option} {range} is too small: give a /{longest} or larger, since {why}");
+                bail!("{option} {range} is too small: pass a /{longest} or larger, because {why}");
             }
         }
         for (index, (option, range)) in ranges.iter().enumerate() {
@@ -174,7 +174,7 @@ pub(crate) fn overlap(one: Ipv4Net, other: Ipv4Net) -> bool {
     one.contains(&other.network()) || other.contains(&one.network())
 }
 
-/// One node's names and addresses.
+/// The names and addresses of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) number: u8,
@@ -200,7 +200,7 @@ impl Node {
         format!("osop-{}", self.name)
     }
 
-    /// The host's end of the node's interface `ethN`.
+    /// The host's end of the interface `ethN` of the node.
     pub(crate) fn link(&self, interface: usize) -> String {
         format!("osop-n{}-eth{interface}", self.number)
     }
@@ -215,7 +215,7 @@ impl Settings {
         (1..=self.nodes).map(|number| Node::numbered(&self.addresses, number)).collect()
     }
 
-    /// The node of that name, or an error that lists the names there are.
+    /// The node of that name, or an error that lists all names.
     pub(crate) fn node(&self, name: &str) -> Result<Node> {
         let nodes = self.node_list();
         let names = nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>().join(", ");
@@ -229,7 +229,7 @@ impl Settings {
         directories.cluster().join("settings.json")
     }
 
-    /// The settings of the cluster that exists, or nothing.
+    /// The settings of the existing cluster.
     pub(crate) fn load(directories: &Directories) -> Result<Option<Self>> {
         let path = Self::file(directories);
         if !path.exists() {
@@ -237,24 +237,23 @@ impl Settings {
         }
         let text = fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
         serde_json::from_str(&text).map(Some).with_context(|| {
-            format!("{} is not readable: cargo xtask cluster down removes the cluster", path.display())
+            format!("{} cannot be parsed: remove the cluster with cargo xtask down", path.display())
         })
     }
 
-    /// Everything that any cluster could have made, for removing one whose own settings cannot be read.
-    /// Names do not depend on settings; the host's switches stay as they are.
-    pub(crate) fn of_any_cluster(host_before: HostBefore) -> Self {
+    /// The largest cluster, for removal of a cluster whose settings cannot be read: names do not depend on settings.
+    pub(crate) fn largest(host_before: HostBefore) -> Self {
         Self { nodes: MOST_NODES, addresses: Addresses::usual(), host_before }
     }
 
-    /// Like `load`, for commands that make no sense without a cluster.
+    /// Like `load`, for commands that need a cluster.
     pub(crate) fn require(directories: &Directories) -> Result<Self> {
-        Self::load(directories)?.context("there is no cluster: make one with cargo xtask cluster up")
+        Self::load(directories)?.context("there is no cluster: create one with cargo xtask cluster up")
     }
 
     pub(crate) fn save(&self, directories: &Directories) -> Result<()> {
         let path = Self::file(directories);
-        // Keys are below it, and the disks of the nodes: they are root's alone.
+        // It contains keys and the disks of the nodes.
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -278,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_fit_together() -> Result<()> {
+    fn the_defaults_are_consistent() -> Result<()> {
         let addresses = addresses(&[]);
         addresses.check()?;
         let node = Node::numbered(&addresses, 2);
@@ -296,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_and_small_ranges_are_refused() {
+    fn overlapping_and_small_ranges_are_rejected() {
         let overlapping = addresses(&["--pod-range", "10.96.0.0/15"]).check();
         assert!(overlapping.is_err_and(|error| error.to_string().contains("--service-range")));
         let small = addresses(&["--provider-range", "172.24.4.0/28"]).check();
@@ -304,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_node_is_named_with_those_there_are() {
+    fn an_unknown_node_is_reported_with_the_known_ones() {
         let host_before = HostBefore { forwarding: "0".to_owned(), network_namespaces: true };
         let settings = Settings { nodes: 2, addresses: addresses(&[]), host_before };
         let error = settings.node("node7").err().map(|error| error.to_string()).unwrap_or_default();

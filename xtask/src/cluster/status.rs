@@ -1,4 +1,4 @@
-//! What `cluster status` shows.
+//! The output of `cluster status`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,11 +12,11 @@ use crate::command::output;
 use crate::directories::Directories;
 use crate::kubectl::Kubectl;
 use crate::process;
-use crate::progress::{print, say, size};
+use crate::progress::{notify, print, size};
 
 pub(crate) fn show(directories: &Directories) -> Result<()> {
     let Some(settings) = Settings::load(directories)? else {
-        say("there is no cluster: make one with cargo xtask cluster up");
+        notify("there is no cluster: create one with cargo xtask cluster up");
         return Ok(());
     };
     let mut text = String::new();
@@ -30,18 +30,18 @@ pub(crate) fn show(directories: &Directories) -> Result<()> {
     for part in control::PROCESSES.into_iter().chain([crate::registry::PULL]) {
         let _ = writeln!(text, "{:<20} {}", part, used(part));
     }
-    let _ = writeln!(text, "{:<20} {}", "in all", size(memory.values().sum()));
+    let _ = writeln!(text, "{:<20} {}", "total", size(memory.values().sum()));
     print(text.trim_end());
     match Kubectl::local(directories)
-        .and_then(|kubectl| output(kubectl.question().args(["get", "nodes", "-o", "wide"])))
+        .and_then(|kubectl| output(kubectl.query().args(["get", "nodes", "-o", "wide"])))
     {
         Ok(nodes) => print(&format!("\n{}", nodes.trim_end())),
-        Err(error) => say(&format!("\nthe API server does not answer: {error}")),
+        Err(error) => notify(&format!("\nthe API server does not answer: {error}")),
     }
     Ok(())
 }
 
-/// Memory by part of the cluster: a node's is that of every process in its pid namespace.
+/// Memory by part of the cluster; that of a node includes every process in its pid namespace.
 fn memory_by_part(directories: &Directories) -> Result<BTreeMap<String, u64>> {
     let mut parts = BTreeMap::new();
     let mut namespaces = BTreeMap::new();
@@ -58,7 +58,7 @@ fn memory_by_part(directories: &Directories) -> Result<BTreeMap<String, u64>> {
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         let Ok(namespace) = fs::read_link(format!("/proc/{pid}/ns/pid")) else { continue };
-        // Containers are in pid namespaces of their own, below the node's.
+        // Containers have nested pid namespaces.
         let name = namespaces.get(&namespace).or_else(|| ancestor(pid, &namespaces));
         if let Some(name) = name {
             *parts.entry(name.clone()).or_default() += process::memory(pid);
@@ -67,7 +67,7 @@ fn memory_by_part(directories: &Directories) -> Result<BTreeMap<String, u64>> {
     Ok(parts)
 }
 
-/// The node whose namespace an ancestor of the process is in.
+/// The node of the closest ancestor in a node's pid namespace.
 fn ancestor(pid: i32, namespaces: &BTreeMap<std::path::PathBuf, String>) -> Option<&String> {
     let parent = process::parent(pid).filter(|&parent| parent > 0)?;
     let namespace = fs::read_link(format!("/proc/{parent}/ns/pid")).ok()?;

@@ -1,4 +1,4 @@
-//! buildah, with a storage of its own: images of other programs on this machine are not ours to touch.
+//! buildah with a separate storage, which leaves other images of this machine alone.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::command::{Log, output};
 use crate::directories::Directories;
 use crate::host;
 
-/// The host's certificates: behind a proxy with its own authority, downloads in a build need them.
+/// The certificates of the host: downloads of a build may pass a proxy with a private CA.
 const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 pub(crate) struct Buildah {
@@ -25,7 +25,7 @@ impl Buildah {
     fn command(&self, subcommand: &str) -> Result<Command> {
         let place = self.directories.buildah();
         fs::create_dir_all(&place).with_context(|| format!("failed to create {}", place.display()))?;
-        // Who may sign what is a matter of the host's configuration; these images are our own.
+        // The signature policy of the host may reject these local images.
         let policy = place.join("policy.json");
         if !policy.exists() {
             fs::write(&policy, r#"{"default": [{"type": "insecureAcceptAnything"}]}"#)
@@ -41,9 +41,9 @@ impl Buildah {
         Ok(command)
     }
 
-    /// Removes the containers of builds that were killed; each would leave a mount behind.
+    /// Removes the containers of killed builds, and their mounts.
     pub(crate) fn clean_up(&self, log: &Log) -> Result<()> {
-        // Without the program nothing can have been built since it was removed.
+        // Without the program there are no builds.
         if self.directories.buildah().join("storage").exists() && host::find("buildah").is_some() {
             log.run(self.command("rm")?.arg("--all"))?;
         }
@@ -77,7 +77,7 @@ impl Buildah {
         log.run(&mut command)
     }
 
-    /// Brings an image that only the registry has back into the storage of builds.
+    /// Pulls an image that only the registry has.
     pub(crate) fn fetch(&self, registry: &str, name: &str, log: &Log) -> Result<()> {
         if output(self.command("inspect")?.args(["--type=image", &format!("localhost/{name}")])).is_ok() {
             return Ok(());
@@ -100,10 +100,10 @@ impl Buildah {
         let images: serde_json::Value =
             serde_json::from_str(&images).context("buildah's list is not JSON")?;
         let size = images.pointer("/0/size").and_then(serde_json::Value::as_str).unwrap_or_default();
-        parse_size(size).with_context(|| format!("buildah gives the size of {name} as {size:?}"))
+        parse_size(size).with_context(|| format!("buildah reports the size of {name} as {size:?}"))
     }
 
-    /// Copies a file at the root of an image into a directory of the host.
+    /// Copies a file from the root of an image to a directory of the host.
     pub(crate) fn copy_out(&self, name: &str, file: &str, directory: &Path, log: &Log) -> Result<()> {
         let container = output(self.command("from")?.arg("--pull-never").arg(format!("localhost/{name}")))?;
         let container = container.trim();
@@ -114,7 +114,7 @@ impl Buildah {
     }
 }
 
-/// buildah writes sizes for people: `139 MB`.
+/// buildah prints sizes as `139 MB`.
 fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = text.split_once(' ')?;
     let number: f64 = number.parse().ok()?;

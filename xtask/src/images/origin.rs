@@ -1,4 +1,4 @@
-//! Where a cluster finds the images.
+//! The registry from which a cluster pulls the images.
 
 use anyhow::Result;
 
@@ -6,9 +6,9 @@ use super::{Builder, PROJECT, RELEASE};
 use crate::cluster::settings::Settings;
 
 pub(crate) enum Origin<'a> {
-    /// The local registry, where every content has a tag of its own.
+    /// The local registry, where every content has its tag.
     Local { builder: &'a Builder, registry: String },
-    /// A registry to which somebody pushed the images of the release.
+    /// Another registry, with the images of the release.
     Prefix(&'a str),
 }
 
@@ -17,7 +17,7 @@ impl<'a> Origin<'a> {
         Self::Local { builder, registry: settings.addresses.registry() }
     }
 
-    /// What comes before the name of every image.
+    /// The prefix of every image name.
     pub(crate) fn prefix(&self) -> String {
         match self {
             Self::Local { registry, .. } => format!("{registry}/{PROJECT}"),
@@ -25,7 +25,7 @@ impl<'a> Origin<'a> {
         }
     }
 
-    /// What a pod names to run an image of the table.
+    /// The reference of an image of the table.
     pub(crate) fn reference(&self, image: &str) -> Result<String> {
         Ok(match self {
             Self::Local { builder, registry } => format!("{registry}/{}", builder.name(image)?),
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_registry_is_asked_for_the_release() -> Result<()> {
+    fn another_registry_has_the_images_of_the_release() -> Result<()> {
         let origin = Origin::Prefix("registry.example.org/openstack/");
         assert_eq!(origin.prefix(), "registry.example.org/openstack");
         assert_eq!(origin.reference("keystone")?, "registry.example.org/openstack/keystone:2025.1");

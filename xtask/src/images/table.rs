@@ -1,4 +1,4 @@
-//! The table of images, `images/images.toml`: which image holds which packages.
+//! The table of images, `images/images.toml`, with the packages of each.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,9 +12,9 @@ use crate::store::Key;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Table {
-    /// The Debian release that everything comes from.
+    /// The Debian release.
     pub(crate) suite: String,
-    /// What the minimal system has beyond the essential packages.
+    /// Packages of the minimal system besides the essential ones.
     pub(crate) bootstrap_packages: Vec<String>,
     image: Vec<Image>,
     user: Vec<User>,
@@ -37,13 +37,13 @@ pub(crate) struct Image {
     remove: Vec<String>,
     #[serde(default)]
     python_packages: Vec<String>,
-    /// A program of this workspace that the image carries.
+    /// A program of this workspace in the image.
     pub(crate) program: Option<String>,
 }
 
 impl Image {
     pub(crate) fn program(&self) -> Result<&str> {
-        self.program.as_deref().with_context(|| format!("image {} carries no program", self.name))
+        self.program.as_deref().with_context(|| format!("image {} contains no program", self.name))
     }
 }
 
@@ -58,9 +58,8 @@ impl Table {
     pub(crate) fn read(directory: &Path) -> Result<Self> {
         let path = directory.join("images.toml");
         let text = fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
-        let table: Self =
-            toml::from_str(&text).with_context(|| format!("{} is not right", path.display()))?;
-        table.check().with_context(|| format!("{} is not right", path.display()))?;
+        let table: Self = toml::from_str(&text).with_context(|| format!("{} is invalid", path.display()))?;
+        table.check().with_context(|| format!("{} is invalid", path.display()))?;
         Ok(table)
     }
 
@@ -68,7 +67,7 @@ impl Table {
         &self.image
     }
 
-    /// The image of that name, or an error that lists the names there are.
+    /// The image of that name, or an error that lists all names.
     pub(crate) fn image(&self, name: &str) -> Result<&Image> {
         self.image.iter().find(|image| image.name == name).with_context(|| {
             let names: Vec<&str> = self.image.iter().map(|image| image.name.as_str()).collect();
@@ -76,22 +75,23 @@ impl Table {
         })
     }
 
-    /// The number that an image runs as.
+    /// The user ID of an image.
     pub(crate) fn user_id(&self, image: &Image) -> Result<u32> {
         if image.user == "root" {
             return Ok(0);
         }
         let user = self.user.iter().find(|user| user.name == image.user);
-        user.map(|user| user.id)
-            .with_context(|| format!("image {} runs as {}, who is no user", image.name, image.user))
+        user.map(|user| user.id).with_context(|| {
+            format!("image {} runs as {}, which is not a user of the table", image.name, image.user)
+        })
     }
 
-    /// The users as the base image reads them: a name and a number on each line.
+    /// The users for the base image: a name and an ID on each line.
     pub(crate) fn users(&self) -> String {
         self.user.iter().fold(String::new(), |all, user| all + &user.name + " " + &user.id.to_string() + "\n")
     }
 
-    /// What the recipe is told about the image. The base comes from the builder, who knows where it is.
+    /// The build arguments of the image; the builder adds its base.
     pub(crate) fn arguments(&self, image: &Image) -> Result<Vec<(&'static str, String)>> {
         let id = self.user_id(image)?;
         let mut arguments = vec![("USER", format!("{id}:{id}"))];
@@ -109,7 +109,7 @@ impl Table {
         Ok(arguments)
     }
 
-    /// Everything that an image is built from, its base included. Files of the recipe are among it.
+    /// The hash of an image's inputs: its row, the files of its recipe, and its base.
     pub(crate) fn key(&self, directory: &Path, image: &Image) -> Result<Key> {
         let mut key = if let Some(base) = &image.base {
             self.key(directory, self.image(base)?)?
@@ -149,12 +149,12 @@ impl Table {
             }
             let earlier = &self.image[..position];
             if earlier.iter().any(|other| other.name == image.name) {
-                bail!("image {} is there twice", image.name);
+                bail!("image {} is listed twice", image.name);
             }
             if let Some(base) = &image.base
                 && !earlier.iter().any(|other| other.name == *base)
             {
-                bail!("image {} is based on {base}, which does not come before it", image.name);
+                bail!("image {} is based on {base}, which the table does not list before it", image.name);
             }
         }
         Ok(())
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_projects_own_table_is_right() -> Result<()> {
+    fn the_table_of_the_project_is_valid() -> Result<()> {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../images");
         let table = Table::read(&directory)?;
         for image in table.images() {
@@ -188,11 +188,11 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_in_the_table_are_named() {
+    fn a_mistake_in_the_table_is_reported() {
         let message = |text: &str| checked(text).err().map(|error| format!("{error:#}")).unwrap_or_default();
-        assert!(message(&row("x", "user = \"b\"")).contains("b, who is no user"));
+        assert!(message(&row("x", "user = \"b\"")).contains("b, which is not a user"));
         assert!(message(&row("x", "user = \"root\"")).contains("root_reason"));
-        assert!(message(&row("x", "user = \"a\"\nbase = \"y\"")).contains("does not come before it"));
+        assert!(message(&row("x", "user = \"a\"\nbase = \"y\"")).contains("does not list before it"));
         assert!(message(&row("x", "user = \"a\"\ncolour = \"red\"")).contains("colour"));
         assert!(message("[[image]]\nname = \"x\"").contains("missing field"));
         let twice = "[[user]]\nname = \"b\"\nid = 42401\n";
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_becomes_build_arguments() -> Result<()> {
+    fn build_arguments_come_from_the_row() -> Result<()> {
         let table = checked(&row("x", "user = \"a\"\npackages = [\"p\", \"q\"]"))?;
         let arguments = table.arguments(table.image("x")?)?;
         assert_eq!(arguments, [("USER", "42401:42401".to_owned()), ("PACKAGES", "p q".to_owned())]);

@@ -1,4 +1,4 @@
-//! The cluster's own promises: killed while it is made, it is finished later; removed, it leaves no trace.
+//! Tests of `cluster up` and `down`: a killed `up` can be completed, and `down` restores the host.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,18 +13,17 @@ use crate::command::{Log, output};
 use crate::directories::Directories;
 use crate::process;
 
-/// The steps after whose end the tool is killed: with nothing but a network, with a control plane, and with
-/// nodes that are about to get their first pods.
+/// The steps after which the tool is killed: with only a network, with a control plane, and with nodes without pods.
 pub(super) const MOMENTS: [&str; 3] = ["network", "control plane", "nodes"];
 
-/// What of the host a cluster could change.
+/// The state of the host that a cluster could change.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Host(BTreeMap<&'static str, Vec<String>>);
 
 impl Host {
     pub(super) fn look(directories: &Directories) -> Result<Self> {
         let names = |path: &str| -> Vec<String> {
-            // A directory that is not there has nothing in it, and neither is as good as the other: say which.
+            // A missing directory differs from an empty one.
             match fs::read_dir(path) {
                 Ok(entries) => {
                     let names = entries.flatten().map(|entry| entry.file_name());
@@ -39,18 +38,18 @@ impl Host {
         seen.insert("network namespaces", names("/run/netns"));
         seen.insert("mounts", lines(fs::read_to_string("/proc/self/mounts")?));
         seen.insert("routes", lines(output(Command::new("ip").args(["route", "show", "table", "all"]))?));
-        seen.insert("tables of rules", lines(output(Command::new("nft").args(["list", "tables"]))?));
+        seen.insert("nftables tables", lines(output(Command::new("nft").args(["list", "tables"]))?));
         seen.insert("forwarding", lines(fs::read_to_string("/proc/sys/net/ipv4/ip_forward")?));
         let processes = process::list(directories)?.into_iter();
         seen.insert("processes", processes.map(|process| process.name).collect());
-        seen.insert("control groups", cgroup::ours()?);
+        seen.insert("control groups", cgroup::existing()?);
         for list in seen.values_mut() {
             list.sort();
         }
         Ok(Self(seen))
     }
 
-    /// Fails with every difference between the host then and now.
+    /// Fails with every difference to the host now.
     pub(super) fn must_equal(&self, now: &Self) -> Result<()> {
         let mut differences = Vec::new();
         let nothing = Vec::new();
@@ -68,11 +67,11 @@ impl Host {
         if differences.is_empty() {
             return Ok(());
         }
-        bail!("the host is not as it was:\n  {}", differences.join("\n  "))
+        bail!("the host has changed:\n  {}", differences.join("\n  "))
     }
 }
 
-/// Kills the tool after a step, lets another run finish, removes the cluster, and compares the host.
+/// Kills `up` after a step, completes it with another run, removes the cluster, and compares the host.
 pub(super) fn kill_and_resume(
     directories: &Directories,
     xtask: &Path,
@@ -86,7 +85,7 @@ pub(super) fn kill_and_resume(
     };
     let before = Host::look(directories)?;
     kill_after(&mut cluster(&["up", "--nodes", "2"]), moment)?;
-    log.run(&mut cluster(&["up"])).context("up does not finish what was begun")?;
+    log.run(&mut cluster(&["up"])).context("up does not complete the cluster")?;
     log.run(&mut cluster(&["down"])).context("down fails")?;
     before.must_equal(&Host::look(directories)?)
 }
@@ -101,7 +100,7 @@ fn kill_after(up: &mut Command, moment: &str) -> Result<()> {
     let lines = BufReader::new(child.stderr.take().context("the tool has no output")?).lines();
     let mut seen = Vec::new();
     for line in lines {
-        let line = line.context("failed to read what the tool says")?;
+        let line = line.context("failed to read the output of the tool")?;
         let reached =
             line.trim_start().strip_prefix('✓').is_some_and(|rest| rest.trim_start().starts_with(moment));
         seen.push(line);
@@ -119,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_difference_is_named() {
+    fn every_difference_is_reported() {
         let host = |links: &[&str]| Host([("links", links.iter().map(ToString::to_string).collect())].into());
         assert!(host(&["lo"]).must_equal(&host(&["lo"])).is_ok());
         let error = host(&["lo", "eth0"]).must_equal(&host(&["lo", "osop-nodes"]));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::command::{Log, lines_that_matter};
+use crate::command::{Log, last_lines};
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counts {
@@ -96,7 +96,7 @@ impl Outcome {
 }
 
 impl Timer<'_> {
-    /// Ends a part that has no tests of its own.
+    /// Ends a part without tests.
     pub(super) fn end(self) {
         self.add(Counts::default());
     }
@@ -160,7 +160,7 @@ fn failures(text: &str) -> String {
         Some((_, rest)) => {
             rest.split("\ntest result:").next().unwrap_or_default().trim_matches('\n').to_owned()
         }
-        None => lines_that_matter(text),
+        None => last_lines(text),
     }
 }
 
