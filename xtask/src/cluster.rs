@@ -133,7 +133,7 @@ pub(crate) fn prepare(directories: &Directories, arguments: &Up) -> Result<Setti
 /// The last steps of a cluster: when they are done, it is ready for all pods.
 pub(crate) const READY: [&str; 3] = ["cluster DNS", "storage", "Gateway"];
 
-/// Adds the steps that build a cluster; each waits only for its prerequisites. Where cores are short, the step that was
+/// Adds the steps that build a cluster; each waits only for its prerequisites. Where slots are short, the step that was
 /// added first starts first: the longest builds, then the other parts of a node, then those of pods.
 pub(crate) fn add_steps<'a>(
     graph: &mut Graph<'a>,

@@ -1,4 +1,4 @@
-//! Runs steps in parallel, each as soon as its prerequisites are done and a core is free.
+//! Runs steps in parallel, each as soon as its prerequisites are done and a slot is free.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ struct Task<'a> {
     work: Work<'a>,
 }
 
-/// Steps and their prerequisites. Where cores are short, the step that was added first starts first.
+/// Steps and their prerequisites. Where slots are short, the step that was added first starts first.
 #[derive(Default)]
 pub(crate) struct Graph<'a> {
     tasks: Vec<Task<'a>>,
@@ -39,7 +39,7 @@ struct State {
     waiting: BTreeMap<usize, Vec<String>>,
     /// Steps that can start, by position. Heavy steps start in this order.
     ready: BTreeMap<usize, Weight>,
-    cores: usize,
+    slots: usize,
     failure: Option<anyhow::Error>,
 }
 
@@ -60,17 +60,17 @@ impl State {
         }
     }
 
-    /// Whether the step may start now; if so, it occupies its core.
+    /// Whether the step may start now; if so, it occupies its slot.
     fn take_turn(&mut self, position: usize) -> bool {
         let first_heavy = self.ready.iter().find(|(_, weight)| **weight == Weight::Heavy);
         match self.ready.get(&position) {
             None => return false,
             Some(Weight::Light) => {}
             Some(Weight::Heavy) => {
-                if self.cores == 0 || first_heavy.map(|(&first, _)| first) != Some(position) {
+                if self.slots == 0 || first_heavy.map(|(&first, _)| first) != Some(position) {
                     return false;
                 }
-                self.cores -= 1;
+                self.slots -= 1;
             }
         }
         self.ready.remove(&position);
@@ -122,7 +122,8 @@ impl<'a> Graph<'a> {
             done: BTreeSet::new(),
             waiting: self.tasks.iter().map(|task| task.after.clone()).enumerate().collect(),
             ready: BTreeMap::new(),
-            cores: thread::available_parallelism().map_or(1, usize::from),
+            // One step more than cores: builds also wait for downloads, disks and linkers.
+            slots: thread::available_parallelism().map_or(1, usize::from) + 1,
             failure: None,
         };
         state.make_ready(&weights);
@@ -185,7 +186,7 @@ impl Scheduler<'_> {
         let result = Log::create(self.directories, &task.name).and_then(|log| (task.work)(&log));
         let mut state = self.lock();
         if task.weight == Weight::Heavy {
-            state.cores += 1;
+            state.slots += 1;
         }
         match result {
             Ok(detail) => {
@@ -267,17 +268,17 @@ mod tests {
     }
 
     #[test]
-    fn the_first_added_step_gets_the_core() {
+    fn the_first_added_step_gets_the_slot() {
         let weights = [Weight::Heavy, Weight::Heavy, Weight::Light];
         let waiting = (0..3).map(|position| (position, Vec::new())).collect();
         let mut state =
-            State { done: BTreeSet::new(), waiting, ready: BTreeMap::new(), cores: 1, failure: None };
+            State { done: BTreeSet::new(), waiting, ready: BTreeMap::new(), slots: 1, failure: None };
         assert!(!state.take_turn(0), "no step is ready yet");
         state.make_ready(&weights);
         assert!(!state.take_turn(1), "another heavy step comes first");
-        assert!(state.take_turn(2), "a light step needs no core");
+        assert!(state.take_turn(2), "a light step needs no slot");
         assert!(state.take_turn(0));
-        assert!(!state.take_turn(1), "there is no core left");
+        assert!(!state.take_turn(1), "there is no slot left");
     }
 
     #[test]
