@@ -167,7 +167,7 @@ fn explain_unwritable(path: &Path, error: &io::Error) -> anyhow::Error {
         ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
             "make it writable, or pass --cache DIRECTORY (or set OPENSTACK_OPERATOR_CACHE)"
         }
-        _ => "pass --cache DIRECTORY to use another place",
+        _ => "pass --cache DIRECTORY to use another directory",
     };
     anyhow::anyhow!("cannot write the cache directory {}: {error}: {remedy}", path.display())
 }

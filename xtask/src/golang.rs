@@ -95,8 +95,8 @@ impl Program {
     }
 
     /// The directory of the built program.
-    pub(crate) fn place(self, directories: &Directories) -> Result<PathBuf> {
-        Ok(store::place(directories, self.name(), self.key(directories)?))
+    pub(crate) fn directory(self, directories: &Directories) -> Result<PathBuf> {
+        Ok(store::part_path(directories, self.name(), self.key(directories)?))
     }
 
     /// Adds the step that builds it.
@@ -106,13 +106,13 @@ impl Program {
 
     pub(crate) fn build(self, directories: &Directories, log: &Log) -> Result<Part> {
         let module = self.module(directories);
-        store::ensure(directories, self.name(), self.key(directories)?, |place| {
+        store::ensure(directories, self.name(), self.key(directories)?, |directory| {
             log.run(
                 Command::new("go")
                     .args(["build", "-trimpath", "-buildvcs=false", "-ldflags"])
                     .arg(self.linker_flags(&module)?)
                     .arg("-o")
-                    .arg(place)
+                    .arg(directory)
                     .arg(self.target())
                     .env("CGO_ENABLED", "0")
                     .current_dir(&module),
@@ -135,7 +135,7 @@ fn go_version() -> Result<&'static str> {
 pub(crate) fn gateway_api_manifests(directories: &Directories, log: &Log) -> Result<Part> {
     const MODULE: &str = "sigs.k8s.io/gateway-api";
     let module = directories.checkout.join("xtask/go/gateway-api");
-    store::ensure(directories, "gateway-api", Key::default().path(&module)?, |place| {
+    store::ensure(directories, "gateway-api", Key::default().path(&module)?, |directory| {
         log.run(Command::new("go").args(["mod", "download", MODULE]).current_dir(&module))?;
         let source =
             output(Command::new("go").args(["list", "-m", "-f", "{{.Dir}}", MODULE]).current_dir(&module))?;
@@ -146,7 +146,7 @@ pub(crate) fn gateway_api_manifests(directories: &Directories, log: &Log) -> Res
             .collect::<Result<_>>()?;
         files.sort();
         let manifests: Vec<String> = files.iter().map(fs::read_to_string).collect::<Result<_, _>>()?;
-        Ok(fs::write(place.join("manifests.yaml"), manifests.join("\n---\n"))?)
+        Ok(fs::write(directory.join("manifests.yaml"), manifests.join("\n---\n"))?)
     })
 }
 

@@ -131,7 +131,7 @@ impl Builder {
     /// The path of the program in an image, on the host.
     pub(crate) fn program(&self, image: &str) -> Result<PathBuf> {
         let program = self.table()?.image(image)?.program()?;
-        Ok(store::place(&self.directories, program, self.key(image)?).join(program))
+        Ok(store::part_path(&self.directories, program, self.key(image)?).join(program))
     }
 
     /// Adds the steps that build these images and their bases.
@@ -214,8 +214,8 @@ impl Builder {
         self.buildah.build(&full, &context, &arguments, log)?;
         let size = self.buildah.size(&full)?;
         if image.recipe == "guest" {
-            store::ensure(&self.directories, "guest", self.key("guest")?, |place| {
-                self.buildah.copy_out(&full, "guest.qcow2", place, log)
+            store::ensure(&self.directories, "guest", self.key("guest")?, |directory| {
+                self.buildah.copy_out(&full, "guest.qcow2", directory, log)
             })?;
         }
         self.push(&full, log)?;
@@ -233,17 +233,17 @@ impl Builder {
         let table = self.table()?;
         let packages = table.bootstrap_packages.join(",");
         let key = Key::default().text(&table.suite).text(&packages);
-        let part = store::ensure(&self.directories, "bootstrap", key, |place| {
+        let part = store::ensure(&self.directories, "bootstrap", key, |directory| {
             let mut command = Process::new("mmdebstrap");
             command.args(["--variant=minbase", &format!("--include={packages}"), &table.suite]);
-            log.run(command.arg(place.join("rootfs.tar")))
+            log.run(command.arg(directory.join("rootfs.tar")))
         })?;
         Ok(part.path.join("rootfs.tar"))
     }
 
     /// Builds the program of an image.
     fn build_program(&self, image: &str, program: &str, log: &Log) -> Result<String> {
-        let part = store::ensure(&self.directories, program, self.key(image)?, |place| {
+        let part = store::ensure(&self.directories, program, self.key(image)?, |directory| {
             let checkout = &self.directories.checkout;
             let mut cargo = Process::new("cargo");
             cargo.args(["build", "--release", "--locked", "--package", program]).current_dir(checkout);
@@ -258,7 +258,7 @@ impl Builder {
             let target =
                 metadata["target_directory"].as_str().context("cargo reports no target directory")?;
             let built = Path::new(target).join("release").join(program);
-            fs::copy(&built, place.join(program))
+            fs::copy(&built, directory.join(program))
                 .with_context(|| format!("failed to copy {}", built.display()))?;
             Ok(())
         })?;
@@ -295,7 +295,7 @@ impl Builder {
 
     /// The path of the guest disk on the host.
     fn guest_disk(&self) -> Result<PathBuf> {
-        Ok(store::place(&self.directories, "guest", self.key("guest")?).join("guest.qcow2"))
+        Ok(store::part_path(&self.directories, "guest", self.key("guest")?).join("guest.qcow2"))
     }
 }
 

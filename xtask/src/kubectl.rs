@@ -24,7 +24,7 @@ impl Kubectl {
     /// kubectl of the local cluster.
     pub(crate) fn local(directories: &Directories) -> Result<Self> {
         Ok(Self {
-            program: Program::Kubernetes.place(directories)?.join("kubernetes"),
+            program: Program::Kubernetes.directory(directories)?.join("kubernetes"),
             first_argument: Some("kubectl"),
             kubeconfig: cluster::kubeconfig(directories),
         })

@@ -97,7 +97,7 @@ fn start(directories: &Directories, name: &str, address: &str) -> Result<bool> {
     );
     fs::write(&configuration, &text)
         .with_context(|| format!("failed to write {}", configuration.display()))?;
-    let mut command = Command::new(Program::Registry.place(directories)?.join("registry"));
+    let mut command = Command::new(Program::Registry.directory(directories)?.join("registry"));
     // Tracing is on by default and reports a missing collector.
     command.arg("serve").arg(&configuration).env("OTEL_TRACES_EXPORTER", "none");
     let log: PathBuf = directories.logs().join(format!("{name}.log"));

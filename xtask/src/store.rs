@@ -69,7 +69,7 @@ impl Part {
 }
 
 /// The path of the part with this key, whether it exists or not.
-pub(crate) fn place(directories: &Directories, name: &str, key: Key) -> PathBuf {
+pub(crate) fn part_path(directories: &Directories, name: &str, key: Key) -> PathBuf {
     directories.store().join(format!("{name}-{}", key.digits()))
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn ensure(
     key: Key,
     build: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<Part> {
-    let path = place(directories, name, key);
+    let path = part_path(directories, name, key);
     if path.exists() {
         return Ok(Part { path, built: false });
     }
@@ -135,14 +135,14 @@ mod tests {
     #[test]
     fn a_part_is_built_once_and_replaces_its_predecessor() -> Result<()> {
         let directories = directories("once")?;
-        let build = |place: &Path| Ok(fs::write(place.join("program"), "x")?);
+        let build = |directory: &Path| Ok(fs::write(directory.join("program"), "x")?);
         let first = ensure(&directories, "tool", Key::default().text("1"), build)?;
         assert!(first.built);
         assert!(!ensure(&directories, "tool", Key::default().text("1"), build)?.built);
         ensure(&directories, "tool-two", Key::default().text("1"), build)?;
         let second = ensure(&directories, "tool", Key::default().text("2"), build)?;
         assert!(second.path.join("program").exists() && !first.path.exists());
-        assert!(place(&directories, "tool-two", Key::default().text("1")).exists());
+        assert!(part_path(&directories, "tool-two", Key::default().text("1")).exists());
         fs::remove_dir_all(directories.cache())?;
         Ok(())
     }
@@ -151,8 +151,8 @@ mod tests {
     fn a_failed_build_leaves_no_part() -> Result<()> {
         let directories = directories("failed")?;
         let key = Key::default().text("1");
-        let broken = ensure(&directories, "tool", key.clone(), |place| {
-            fs::write(place.join("half"), "x")?;
+        let broken = ensure(&directories, "tool", key.clone(), |directory| {
+            fs::write(directory.join("half"), "x")?;
             bail!("no space left")
         });
         assert!(broken.is_err());

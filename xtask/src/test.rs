@@ -202,7 +202,8 @@ fn run_layers(
         BTreeMap::new()
     };
     let mut graph = Graph::default();
-    let prerequisites = add_cluster(&mut graph, directories, layers, settings.as_ref(), &builder, outcome)?;
+    let prerequisites =
+        add_prerequisites(&mut graph, directories, layers, settings.as_ref(), &builder, outcome)?;
     let mut previous: Option<&str> = None;
     for (&layer, prerequisites) in layers.iter().zip(&prerequisites) {
         let Some(suite) = layer.suite() else { continue };
@@ -213,7 +214,7 @@ fn run_layers(
             let mut command = cargo(directories);
             command.args(suite::arguments(suite).split(' ')).envs(environment);
             if layer == Layer::Apiserver {
-                command.env("APISERVER_HELM", Program::Helm.place(directories)?.join("helm"));
+                command.env("APISERVER_HELM", Program::Helm.directory(directories)?.join("helm"));
             }
             command.arg("--").args(&arguments.name);
             if arguments.long {
@@ -228,7 +229,7 @@ fn run_layers(
 
 /// Adds the layers that need only the source, the builds of the suites, and a local cluster with the suites' images.
 /// Returns the steps that each layer waits for; an existing cluster has its images already.
-fn add_cluster<'a>(
+fn add_prerequisites<'a>(
     graph: &mut Graph<'a>,
     directories: &'a Directories,
     layers: &[Layer],
@@ -239,14 +240,8 @@ fn add_cluster<'a>(
     let mut prerequisites: Vec<Vec<String>> =
         layers.iter().map(|layer| layer.cargo().map(|(step, _)| step).into_iter().collect()).collect();
     // First of all, as in `up`.
-    if layers.contains(&Layer::EndToEnd) {
-        let step = builder.add_program(graph, "operator")?;
-        for (_, steps) in
-            layers.iter().zip(&mut prerequisites).filter(|(layer, _)| **layer == Layer::EndToEnd)
-        {
-            steps.push(step.clone());
-        }
-    }
+    let has_clouds = layers.contains(&Layer::EndToEnd);
+    let operator = has_clouds.then(|| builder.add_program(graph, "operator")).transpose()?;
     add_source_layers(graph, directories, layers, outcome);
     if let Some(settings) = settings {
         cluster::add_steps(graph, directories, settings, builder)?;
@@ -255,6 +250,9 @@ fn add_cluster<'a>(
         if *layer == Layer::Apiserver {
             Program::Helm.add_step(graph, directories);
             steps.push(Program::Helm.step());
+        }
+        if *layer == Layer::EndToEnd {
+            steps.extend(operator.clone());
         }
         if settings.is_some() {
             let names = layer.images(directories, builder)?;
@@ -323,9 +321,9 @@ fn add_source_layers<'a>(
 /// Installs the program that checks dependencies, and returns its directory.
 fn cargo_deny(directories: &Directories, log: &Log) -> Result<PathBuf> {
     let key = Key::default().text(CARGO_DENY);
-    let part = store::ensure(directories, "cargo-deny", key, |place| {
+    let part = store::ensure(directories, "cargo-deny", key, |directory| {
         let mut command = cargo(directories);
-        command.args(["install", "cargo-deny", "--locked", "--version", CARGO_DENY, "--root"]).arg(place);
+        command.args(["install", "cargo-deny", "--locked", "--version", CARGO_DENY, "--root"]).arg(directory);
         log.run(&mut command)
     })?;
     Ok(part.path.join("bin"))
@@ -370,7 +368,7 @@ mod tests {
         let settings = Settings::largest(HostBefore::default());
         let layers = Layer::value_variants();
         let mut graph = Graph::default();
-        let steps = add_cluster(&mut graph, &directories, layers, Some(&settings), &builder, &outcome)?;
+        let steps = add_prerequisites(&mut graph, &directories, layers, Some(&settings), &builder, &outcome)?;
         let of = |wanted: Layer| -> Vec<&str> {
             let found = layers.iter().zip(&steps).find(|(layer, _)| **layer == wanted);
             found.map_or_else(Vec::new, |(_, steps)| steps.iter().map(String::as_str).collect())

@@ -15,7 +15,7 @@ fn failure(cache: &Path, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stderr)?)
 }
 
-fn place(test: &str) -> PathBuf {
+fn temporary_path(test: &str) -> PathBuf {
     std::env::temp_dir().join(format!("xtask-command-line-{test}-{}", std::process::id()))
 }
 
@@ -23,7 +23,7 @@ fn place(test: &str) -> PathBuf {
 fn a_number_of_nodes_out_of_range_is_rejected() -> Result<()> {
     for number in ["0", "10", "many"] {
         // Rejected before the cache directory is created.
-        let text = failure(&place("nodes"), &["cluster", "up", "--nodes", number])?;
+        let text = failure(&temporary_path("nodes"), &["cluster", "up", "--nodes", number])?;
         assert!(text.contains(&format!("'{number}'")), "{text}");
     }
     Ok(())
@@ -31,7 +31,7 @@ fn a_number_of_nodes_out_of_range_is_rejected() -> Result<()> {
 
 #[test]
 fn a_bad_value_is_reported_with_a_remedy() -> Result<()> {
-    let cache = place("values");
+    let cache = temporary_path("values");
     let cases: [(&[&str], &str); 13] = [
         (&["cluster", "power-off", "node7"], "create one with cargo xtask cluster up"),
         (&["cluster", "power-on", "node7"], "create one with cargo xtask cluster up"),
@@ -65,7 +65,7 @@ fn a_bad_value_is_reported_with_a_remedy() -> Result<()> {
 
 #[test]
 fn a_second_run_names_the_first_and_leaves_it_alone() -> Result<()> {
-    let cache = place("second");
+    let cache = temporary_path("second");
     fs::create_dir_all(&cache)?;
     let mut first = Command::new("sleep").arg("300").spawn()?;
     fs::write(cache.join("lock"), format!("{} cargo xtask test --only e2e\n", first.id()))?;
@@ -90,7 +90,7 @@ fn a_second_run_names_the_first_and_leaves_it_alone() -> Result<()> {
 #[test]
 fn a_cache_directory_that_cannot_be_written_is_reported() -> Result<()> {
     // A file cannot contain a directory, even for root.
-    let file = place("file");
+    let file = temporary_path("file");
     fs::write(&file, "")?;
     let text = failure(&file.join("cache"), &["cluster", "status"])?;
     fs::remove_file(&file)?;

@@ -45,8 +45,9 @@ pub(crate) fn images(directories: &Directories, samples: &[PathBuf]) -> Result<V
 
 /// The manifests of all samples.
 pub(crate) fn samples(directories: &Directories) -> Result<Vec<PathBuf>> {
-    let place = directories.checkout.join("samples");
-    let entries = fs::read_dir(&place).with_context(|| format!("failed to read {}", place.display()))?;
+    let directory = directories.checkout.join("samples");
+    let entries =
+        fs::read_dir(&directory).with_context(|| format!("failed to read {}", directory.display()))?;
     let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<PathBuf>>>()?;
     Ok(paths.into_iter().filter(|path| path.extension().is_some_and(|end| end == "yaml")).collect())
 }

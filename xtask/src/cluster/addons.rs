@@ -35,7 +35,7 @@ pub(crate) fn build_image(builder: &Builder, program: Program, log: &Log) -> Res
         return Ok("cached".to_owned());
     }
     let context = builder.context(program.name(), &directories.checkout.join("images/local-cluster"))?;
-    fs::copy(program.place(directories)?.join(program.name()), context.join("program"))
+    fs::copy(program.directory(directories)?.join(program.name()), context.join("program"))
         .with_context(|| format!("failed to copy {}", program.name()))?;
     builder.build_other(&name, &context, log)?;
     Ok("built".to_owned())

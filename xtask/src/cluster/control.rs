@@ -53,7 +53,7 @@ fn wait_for_api_server(directories: &Directories) -> Result<()> {
 }
 
 fn commands(directories: &Directories, addresses: &Addresses) -> Result<[(&'static str, Command); 4]> {
-    let kubernetes = Program::Kubernetes.place(directories)?.join("kubernetes");
+    let kubernetes = Program::Kubernetes.directory(directories)?.join("kubernetes");
     let pki = pki::directory(directories).display().to_string();
     let component = |name: &str, arguments: String| {
         let mut command = Command::new(&kubernetes);
@@ -63,7 +63,7 @@ fn commands(directories: &Directories, addresses: &Addresses) -> Result<[(&'stat
     let host = addresses.host_address();
     let etcd_url = format!("https://127.0.0.1:{}", addresses.etcd_port);
     let peer_url = format!("http://127.0.0.1:{}", addresses.etcd_port.saturating_add(1));
-    let mut etcd = Command::new(Program::Etcd.place(directories)?.join("etcd"));
+    let mut etcd = Command::new(Program::Etcd.directory(directories)?.join("etcd"));
     etcd.arg("--data-dir").arg(directories.cluster().join("etcd")).args(
         // Without fsync a power failure of the machine may cost the last writes, which is acceptable here.
         format!(

@@ -45,18 +45,18 @@ fn file_system_key() -> Key {
 }
 
 fn file_system(directories: &Directories) -> PathBuf {
-    store::place(directories, "node-file-system", file_system_key())
+    store::part_path(directories, "node-file-system", file_system_key())
 }
 
 /// Builds the read-only file system that the nodes share.
 pub(crate) fn build_file_system(directories: &Directories, log: &Log) -> Result<Part> {
-    store::ensure(directories, "node-file-system", file_system_key(), |place| {
+    store::ensure(directories, "node-file-system", file_system_key(), |directory| {
         log.run(
             Command::new("mmdebstrap")
                 .args(["--variant=minbase", "--skip=cleanup/apt"])
                 .arg(format!("--include={}", PACKAGES.join(",")))
                 .arg("trixie")
-                .arg(place),
+                .arg(directory),
         )
     })
 }
@@ -78,9 +78,9 @@ pub(crate) fn power_on(
     let key = files
         .iter()
         .fold(Key::default(), |key, (path, text)| key.text(&path.display().to_string()).text(text));
-    let place = node.directory(directories);
+    let node_directory = node.directory(directories);
     for directory in ["upper", "work", "root", "log"].into_iter().chain(REAL_DIRECTORIES) {
-        fs::create_dir_all(place.join(directory))
+        fs::create_dir_all(node_directory.join(directory))
             .with_context(|| format!("failed to create a directory of {}", node.name))?;
     }
     let shared_volumes = directories.cluster().join("shared-volumes");
@@ -95,15 +95,15 @@ pub(crate) fn power_on(
         .arg("--network-namespace")
         .arg(node.network_namespace())
         .arg("--directory")
-        .arg(&place)
+        .arg(&node_directory)
         .arg("--file-system")
         .arg(file_system(directories))
         .arg("--shared-volumes")
         .arg(shared_volumes)
         .arg("--kubernetes")
-        .arg(Program::Kubernetes.place(directories)?)
+        .arg(Program::Kubernetes.directory(directories)?)
         .arg("--containerd")
-        .arg(Program::Containerd.place(directories)?);
+        .arg(Program::Containerd.directory(directories)?);
     let running = process::find(directories, &node.name)?;
     let started = running.as_ref().map(|process| process.key.clone());
     if started.as_deref() == Some(process::key(&command, key.clone()).as_str()) {
@@ -114,8 +114,8 @@ pub(crate) fn power_on(
         network::ensure_node(settings, node, log)?;
         cgroup::ensure_node(node)?;
     }
-    write_files(&place.join("files"), &files)?;
-    process::ensure(directories, &node.name, &place.join("log/init.log"), &mut command, key)
+    write_files(&node_directory.join("files"), &files)?;
+    process::ensure(directories, &node.name, &node_directory.join("log/init.log"), &mut command, key)
 }
 
 /// Cuts the power: kills all processes of the node at once.
@@ -125,10 +125,10 @@ pub(crate) fn power_off(directories: &Directories, node: &Node, log: &Log) -> Re
     cgroup::remove(Some(node))
 }
 
-fn write_files(place: &Path, files: &[(PathBuf, String)]) -> Result<()> {
-    store::remove(place)?;
+fn write_files(files_directory: &Path, files: &[(PathBuf, String)]) -> Result<()> {
+    store::remove(files_directory)?;
     for (path, text) in files {
-        let path = place.join(path);
+        let path = files_directory.join(path);
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory)?;
         }
@@ -137,7 +137,7 @@ fn write_files(place: &Path, files: &[(PathBuf, String)]) -> Result<()> {
     // Mount points must exist.
     let mounted = ["opt/kubernetes", "opt/containerd", "var/log/node", SHARED_VOLUMES];
     for directory in REAL_DIRECTORIES.into_iter().chain(mounted) {
-        fs::create_dir_all(place.join(directory))?;
+        fs::create_dir_all(files_directory.join(directory))?;
     }
     Ok(())
 }

@@ -70,21 +70,21 @@ fn be_first_process(arguments: &Arguments) -> Result<()> {
 }
 
 fn mount_file_system(arguments: &Arguments) -> Result<()> {
-    let place = &arguments.directory;
-    let root = place.join("root");
+    let node_directory = &arguments.directory;
+    let root = node_directory.join("root");
     change("/", MsFlags::MS_REC | MsFlags::MS_PRIVATE)?;
     let options = format!(
         "lowerdir={0}/files:{1},upperdir={0}/upper,workdir={0}/work",
-        place.display(),
+        node_directory.display(),
         arguments.file_system.display()
     );
     mount(Some("node"), &root, Some("overlay"), MsFlags::empty(), Some(options.as_str()))
         .with_context(|| format!("failed to mount the overlay {options}"))?;
     bind(&arguments.kubernetes, &root.join("opt/kubernetes"))?;
     bind(&arguments.containerd, &root.join("opt/containerd"))?;
-    bind(&place.join("log"), &root.join("var/log/node"))?;
+    bind(&node_directory.join("log"), &root.join("var/log/node"))?;
     for directory in REAL_DIRECTORIES {
-        bind(&place.join(directory), &root.join(directory))?;
+        bind(&node_directory.join(directory), &root.join(directory))?;
     }
     bind(&arguments.shared_volumes, &root.join(SHARED_VOLUMES))?;
     for directory in ["run", "tmp"] {

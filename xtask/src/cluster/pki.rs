@@ -32,22 +32,22 @@ pub(crate) fn admin_kubeconfig(directories: &Directories) -> PathBuf {
 /// Generates all keys and certificates at once, for all possible nodes, so that a new node changes nothing. They
 /// appear by a rename, all or none.
 pub(crate) fn ensure(directories: &Directories, addresses: &Addresses) -> Result<()> {
-    let place = directory(directories);
-    if !place.exists() {
-        let unfinished = place.with_extension("unfinished");
+    let directory = directory(directories);
+    if !directory.exists() {
+        let unfinished = directory.with_extension("unfinished");
         crate::store::remove(&unfinished)?;
         fs::create_dir_all(&unfinished)
             .with_context(|| format!("failed to create {}", unfinished.display()))?;
         generate(&unfinished, addresses)?;
-        fs::rename(&unfinished, &place)
-            .with_context(|| format!("failed to move {} into place", place.display()))?;
+        fs::rename(&unfinished, &directory)
+            .with_context(|| format!("failed to move {} into place", directory.display()))?;
     }
     for (user, _, _) in USERS {
-        let text = kubeconfig(addresses, &place, user);
-        let path = place.join(format!("{user}.kubeconfig"));
+        let text = kubeconfig(addresses, &directory, user);
+        let path = directory.join(format!("{user}.kubeconfig"));
         fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))?;
     }
-    fs::copy(place.join("admin.kubeconfig"), admin_kubeconfig(directories))
+    fs::copy(directory.join("admin.kubeconfig"), admin_kubeconfig(directories))
         .context("failed to write the kubeconfig")?;
     Ok(())
 }
@@ -65,8 +65,8 @@ pub(crate) fn kubeconfig(addresses: &Addresses, pki: &Path, user: &str) -> Strin
     )
 }
 
-fn generate(place: &Path, addresses: &Addresses) -> Result<()> {
-    let authority = authority(place)?;
+fn generate(directory: &Path, addresses: &Addresses) -> Result<()> {
+    let authority = authority(directory)?;
     let host = addresses.host_address().to_string();
     let names = [
         "kubernetes",
@@ -78,26 +78,26 @@ fn generate(place: &Path, addresses: &Addresses) -> Result<()> {
         &host,
         &addresses.kubernetes_service().to_string(),
     ];
-    leaf(place, &authority, "apiserver", "kube-apiserver", "", &names)?;
-    leaf(place, &authority, "etcd", "etcd", "", &["localhost", "127.0.0.1"])?;
+    leaf(directory, &authority, "apiserver", "kube-apiserver", "", &names)?;
+    leaf(directory, &authority, "etcd", "etcd", "", &["localhost", "127.0.0.1"])?;
     let domain = &addresses.domain;
-    leaf(place, &authority, "gateway", domain, "", &[domain, &format!("*.{domain}")])?;
+    leaf(directory, &authority, "gateway", domain, "", &[domain, &format!("*.{domain}")])?;
     for (file, name, organization) in USERS {
-        leaf(place, &authority, file, name, organization, &[])?;
+        leaf(directory, &authority, file, name, organization, &[])?;
     }
     for number in 1..=MOST_NODES {
         let node = Node::numbered(addresses, number);
         let name = format!("system:node:{}", node.name);
         let address = node.address.to_string();
-        leaf(place, &authority, &node.name, &name, "system:nodes", &[&node.name, &address])?;
+        leaf(directory, &authority, &node.name, &name, "system:nodes", &[&node.name, &address])?;
     }
     // The key that signs tokens of service accounts; it has no certificate.
     let key = KeyPair::generate()?;
-    write(&place.join("service-account.pub"), &key.public_key_pem())?;
-    write(&place.join("service-account.key"), &key.serialize_pem())
+    write(&directory.join("service-account.pub"), &key.public_key_pem())?;
+    write(&directory.join("service-account.key"), &key.serialize_pem())
 }
 
-fn authority(place: &Path) -> Result<Issuer<'static, KeyPair>> {
+fn authority(directory: &Path) -> Result<Issuer<'static, KeyPair>> {
     let key = KeyPair::generate()?;
     let mut parameters = CertificateParams::default();
     parameters.distinguished_name.push(DnType::CommonName, "openstack-operator local cluster");
@@ -105,13 +105,13 @@ fn authority(place: &Path) -> Result<Issuer<'static, KeyPair>> {
     parameters.key_usages =
         vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
     let certificate = parameters.self_signed(&key)?;
-    write(&place.join("ca.crt"), &certificate.pem())?;
-    write(&place.join("ca.key"), &key.serialize_pem())?;
+    write(&directory.join("ca.crt"), &certificate.pem())?;
+    write(&directory.join("ca.key"), &key.serialize_pem())?;
     Ok(Issuer::new(parameters, key))
 }
 
 fn leaf(
-    place: &Path,
+    directory: &Path,
     authority: &Issuer<'_, KeyPair>,
     file: &str,
     name: &str,
@@ -130,8 +130,8 @@ fn leaf(
     parameters.extended_key_usages =
         vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     let certificate = parameters.signed_by(&key, authority)?;
-    write(&place.join(format!("{file}.crt")), &certificate.pem())?;
-    write(&place.join(format!("{file}.key")), &key.serialize_pem())
+    write(&directory.join(format!("{file}.crt")), &certificate.pem())?;
+    write(&directory.join(format!("{file}.key")), &key.serialize_pem())
 }
 
 /// Only the owner may read the file: it may be a key.

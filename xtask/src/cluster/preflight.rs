@@ -60,7 +60,7 @@ fn disk(directories: &Directories) -> Result<Option<String>> {
     let status = nix::sys::statvfs::statvfs(directories.cache())
         .with_context(|| format!("failed to get the free space of {}", directories.cache().display()))?;
     let free = status.blocks_available() * status.fragment_size();
-    let built = Program::Kubernetes.place(directories).is_ok_and(|place| place.exists());
+    let built = Program::Kubernetes.directory(directories).is_ok_and(|directory| directory.exists());
     let needed = if built { DISK_WARM } else { DISK_COLD };
     Ok((free < needed).then(|| {
         format!(

@@ -23,16 +23,17 @@ impl Buildah {
     }
 
     fn command(&self, subcommand: &str) -> Result<Command> {
-        let place = self.directories.buildah();
-        fs::create_dir_all(&place).with_context(|| format!("failed to create {}", place.display()))?;
+        let directory = self.directories.buildah();
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("failed to create {}", directory.display()))?;
         // The signature policy of the host may reject these local images.
-        let policy = place.join("policy.json");
+        let policy = directory.join("policy.json");
         if !policy.exists() {
             fs::write(&policy, r#"{"default": [{"type": "insecureAcceptAnything"}]}"#)
                 .with_context(|| format!("failed to write {}", policy.display()))?;
         }
         let mut command = Command::new("buildah");
-        command.arg("--root").arg(place.join("storage")).arg("--runroot").arg(place.join("run"));
+        command.arg("--root").arg(directory.join("storage")).arg("--runroot").arg(directory.join("run"));
         command.args(["--storage-driver", "overlay", subcommand]);
         if matches!(subcommand, "bud" | "pull" | "push") {
             command.arg("--signature-policy").arg(policy);

@@ -21,7 +21,7 @@ pub(super) const MOMENTS: [&str; 3] = ["network", "control plane", "nodes"];
 pub(super) struct Host(BTreeMap<&'static str, Vec<String>>);
 
 impl Host {
-    pub(super) fn look(directories: &Directories) -> Result<Self> {
+    pub(super) fn inspect(directories: &Directories) -> Result<Self> {
         let names = |path: &str| -> Vec<String> {
             // A missing directory differs from an empty one.
             match fs::read_dir(path) {
@@ -83,11 +83,11 @@ pub(super) fn kill_and_resume(
         command.arg("--cache").arg(directories.cache()).arg("cluster").args(arguments);
         command
     };
-    let before = Host::look(directories)?;
+    let before = Host::inspect(directories)?;
     kill_after(&mut cluster(&["up", "--nodes", "2"]), moment)?;
     log.run(&mut cluster(&["up"])).context("up does not complete the cluster")?;
     log.run(&mut cluster(&["down"])).context("down fails")?;
-    before.must_equal(&Host::look(directories)?)
+    before.must_equal(&Host::inspect(directories)?)
 }
 
 fn kill_after(up: &mut Command, moment: &str) -> Result<()> {
