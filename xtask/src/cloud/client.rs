@@ -147,8 +147,9 @@ fn create(directories: &Directories, kubectl: &Kubectl, manifest: &Value) -> Res
     let log = Log::create(directories, POD)?;
     let path = directories.cluster().join(format!("{POD}.json"));
     fs::write(&path, manifest.to_string()).with_context(|| format!("failed to write {}", path.display()))?;
-    let delete = ["--namespace", NAMESPACE, "delete", "pod", POD, "--ignore-not-found", "--wait"];
-    log.run(kubectl.command().args(delete))?;
+    // Forced, because the kubelet of a lost node never confirms a deletion.
+    let delete = ["delete", "pod", POD, "--ignore-not-found", "--force", "--grace-period=0"];
+    log.run(kubectl.command().args(["--namespace", NAMESPACE]).args(delete))?;
     kubectl.apply(Some(NAMESPACE), &path, &log)?;
     kubectl.wait_for("Ready", Some(NAMESPACE), &[&format!("pod/{POD}")], &log)
 }
