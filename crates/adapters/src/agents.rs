@@ -81,17 +81,20 @@ impl Agents for NodeAgents {
         }
     }
 
-    async fn admit(&self, registry: &RegistryLogin, node: &str, admitted: bool) -> PortResult<()> {
+    async fn set_enabled(&self, registry: &RegistryLogin, node: &str, enabled: bool) -> PortResult<()> {
         match registry {
             RegistryLogin::Hypervisors { url, identity } => {
-                let action = format!("{} {node} for servers", if admitted { "enable" } else { "disable" });
+                let action = format!("{} {node} for servers", if enabled { "enable" } else { "disable" });
                 let hypervisors = self.hypervisors(url, identity);
-                hypervisors.admit(node, admitted).await.map_err(|failure| failure.into_port_error(&action))
+                hypervisors
+                    .set_enabled(node, enabled)
+                    .await
+                    .map_err(|failure| failure.into_port_error(&action))
             }
             RegistryLogin::Network { url, identity } => {
-                let action = format!("{} the agents of {node}", if admitted { "open" } else { "empty" });
+                let action = format!("{} the agents of {node}", if enabled { "open" } else { "empty" });
                 let network = self.network(url, identity);
-                network.admit(node, admitted).await.map_err(|failure| failure.into_port_error(&action))
+                network.set_enabled(node, enabled).await.map_err(|failure| failure.into_port_error(&action))
             }
             // Whoever is connected decides where.
             RegistryLogin::Chassis { .. } => Ok(()),

@@ -37,12 +37,12 @@ impl Failure {
     pub(crate) fn into_port_error(self, action: &str) -> PortError {
         let action = action.to_owned();
         match &self {
-            Self::Address { .. } => PortError::Refused { action, reason: self.to_string() },
+            Self::Address { .. } => PortError::Rejected { action, reason: self.to_string() },
             Self::Rejection { status, .. } if *status == StatusCode::CONFLICT => {
                 PortError::Conflict { action }
             }
             Self::Rejection { status, .. } if status.is_client_error() && !is_temporary(*status) => {
-                PortError::Refused { action, reason: self.to_string() }
+                PortError::Rejected { action, reason: self.to_string() }
             }
             _ => PortError::Unavailable { action, source: Box::new(self) },
         }
@@ -220,7 +220,7 @@ mod tests {
     fn what_is_no_web_address_is_refused() {
         for base in ["host:15672", "mailto:someone", ""] {
             let error = address(base, &[]).map_err(|failure| failure.into_port_error("act"));
-            assert!(matches!(error, Err(PortError::Refused { .. })), "{base}");
+            assert!(matches!(error, Err(PortError::Rejected { .. })), "{base}");
         }
     }
 
@@ -232,7 +232,7 @@ mod tests {
         }
         for status in [400, 403, 422] {
             let status = StatusCode::from_u16(status)?;
-            assert!(matches!(rejection(status), PortError::Refused { .. }), "{status}");
+            assert!(matches!(rejection(status), PortError::Rejected { .. }), "{status}");
         }
         assert!(matches!(rejection(StatusCode::CONFLICT), PortError::Conflict { .. }));
         Ok(())

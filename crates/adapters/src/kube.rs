@@ -211,7 +211,7 @@ impl Cluster for KubeCluster {
 
     async fn children(&self, namespace: &str, owner_uid: &str) -> PortResult<Vec<ChildReference>> {
         match &self.children {
-            Children::Watched(index) => Ok(index.of(owner_uid)),
+            Children::Watched(index) => Ok(index.children_of(owner_uid)),
             Children::Listed(own_kinds) => {
                 let mut children = Vec::new();
                 for kind in CHILD_KINDS.iter().chain(own_kinds) {

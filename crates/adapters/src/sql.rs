@@ -75,10 +75,10 @@ impl Failure {
     fn into_port_error(self, action: String) -> PortError {
         match &self {
             Self::DatabaseName { .. } | Self::UserName { .. } => {
-                PortError::Refused { action, reason: self.to_string() }
+                PortError::Rejected { action, reason: self.to_string() }
             }
             Self::Server { code, .. } if REFUSALS.contains(code) => {
-                PortError::Refused { action, reason: self.to_string() }
+                PortError::Rejected { action, reason: self.to_string() }
             }
             _ => PortError::Unavailable { action, source: Box::new(self) },
         }

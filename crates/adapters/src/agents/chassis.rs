@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use openstack_operator_engine::ports::{Admission, Agent};
+use openstack_operator_engine::ports::{AdminState, Agent};
 use serde_json::{Value, json};
 
 use crate::agents::ovsdb::{Failure, transact};
@@ -36,7 +36,7 @@ impl Southbound<'_> {
                 Some(Agent {
                     node,
                     up: seen.is_some_and(|seen| seen + LATE >= asked),
-                    admission: Admission::Fixed,
+                    admin_state: AdminState::Unmanaged,
                 })
             })
             .collect())

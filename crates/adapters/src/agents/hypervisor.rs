@@ -1,6 +1,6 @@
 //! Hypervisors, by the API of the compute service.
 
-use openstack_operator_engine::ports::{Admission, Agent};
+use openstack_operator_engine::ports::{AdminState, Agent};
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::json;
@@ -39,10 +39,10 @@ impl Hypervisors<'_> {
         Ok(services
             .map(|service| Agent {
                 up: service.state == "up",
-                admission: match (service.status.as_str(), service.disabled_reason.as_deref()) {
-                    ("enabled", _) => Admission::Open,
-                    (_, Some(REASON)) => Admission::Closed,
-                    _ => Admission::Fixed,
+                admin_state: match (service.status.as_str(), service.disabled_reason.as_deref()) {
+                    ("enabled", _) => AdminState::Enabled,
+                    (_, Some(REASON)) => AdminState::DisabledByOperator,
+                    _ => AdminState::Unmanaged,
                 },
                 node: service.host,
             })
@@ -56,8 +56,8 @@ impl Hypervisors<'_> {
         Ok(servers.into_iter().map(|server| format!("{} ({})", server.name, server.id)).collect())
     }
 
-    pub(super) async fn admit(&self, node: &str, admitted: bool) -> Result<(), Failure> {
-        let change = if admitted {
+    pub(super) async fn set_enabled(&self, node: &str, enabled: bool) -> Result<(), Failure> {
+        let change = if enabled {
             json!({ "status": "enabled" })
         } else {
             json!({ "status": "disabled", "disabled_reason": REASON })

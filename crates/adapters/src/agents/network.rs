@@ -1,6 +1,6 @@
 //! Agents of the network service, by its API. A node has one for its switch, and may have others that route and lease.
 
-use openstack_operator_engine::ports::{Admission, Agent};
+use openstack_operator_engine::ports::{AdminState, Agent};
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ impl Network<'_> {
             .map(|switch| Agent {
                 node: switch.host.clone(),
                 up: switch.alive,
-                admission: admission(&agents, &switch.host),
+                admin_state: admin_state(&agents, &switch.host),
             })
             .collect())
     }
@@ -105,11 +105,11 @@ impl Network<'_> {
 
     /// One that is given no more work first hands over what it has. It is closed only once it has nothing: a closed agent
     /// drops what it holds.
-    pub(super) async fn admit(&self, node: &str, admitted: bool) -> Result<(), Failure> {
+    pub(super) async fn set_enabled(&self, node: &str, enabled: bool) -> Result<(), Failure> {
         let agents = self.agents().await?;
         for agent in agents.iter().filter(|agent| agent.host == node) {
             let Some(duty) = agent.duty() else { continue };
-            if admitted {
+            if enabled {
                 if !agent.admin_state_up && agent.description.as_deref() == Some(REASON) {
                     self.change(agent, &json!({ "admin_state_up": true, "description": "" })).await?;
                 }
@@ -192,19 +192,19 @@ impl Network<'_> {
 }
 
 /// Whether a node is given what agents can be given. One whose agents have no such duties can be told nothing.
-fn admission(agents: &[Entry], node: &str) -> Admission {
+fn admin_state(agents: &[Entry], node: &str) -> AdminState {
     let mut on_duty = agents.iter().filter(|agent| agent.host == node && agent.duty().is_some()).peekable();
     if on_duty.peek().is_none() {
-        return Admission::Fixed;
+        return AdminState::Unmanaged;
     }
     let mut closed = false;
     for agent in on_duty {
         if agent.admin_state_up {
-            return Admission::Open;
+            return AdminState::Enabled;
         }
         closed |= agent.description.as_deref() == Some(REASON);
     }
-    if closed { Admission::Closed } else { Admission::Fixed }
+    if closed { AdminState::DisabledByOperator } else { AdminState::Unmanaged }
 }
 
 #[cfg(test)]

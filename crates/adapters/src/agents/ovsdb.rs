@@ -36,7 +36,7 @@ impl Failure {
     pub(super) fn into_port_error(self, action: &str) -> PortError {
         let action = action.to_owned();
         match &self {
-            Self::Address { .. } => PortError::Refused { action, reason: self.to_string() },
+            Self::Address { .. } => PortError::Rejected { action, reason: self.to_string() },
             _ => PortError::Unavailable { action, source: Box::new(self) },
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use openstack_operator_engine::ports::{Admission, Login, PortError};
+use openstack_operator_engine::ports::{AdminState, Login, PortError};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -74,8 +74,8 @@ async fn start() -> Result<(Server<Cloud>, NodeAgents, RegistryLogin), Box<dyn s
     Ok((server, NodeAgents::new()?, registry))
 }
 
-fn agent(node: &str, up: bool, admission: Admission) -> Agent {
-    Agent { node: node.to_owned(), up, admission }
+fn agent(node: &str, up: bool, admin_state: AdminState) -> Agent {
+    Agent { node: node.to_owned(), up, admin_state }
 }
 
 #[tokio::test]
@@ -89,18 +89,24 @@ async fn hypervisors_are_listed_and_others_are_not() -> Outcome {
         }
     });
     let found = agents.list(&registry).await?;
-    assert_eq!(found, [agent("node-a", true, Admission::Open), agent("node-b", false, Admission::Fixed)]);
+    assert_eq!(
+        found,
+        [agent("node-a", true, AdminState::Enabled), agent("node-b", false, AdminState::Unmanaged)]
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn a_hypervisor_is_closed_opened_and_removed() -> Outcome {
     let (server, agents, registry) = start().await?;
-    agents.admit(&registry, "node-a", false).await?;
+    agents.set_enabled(&registry, "node-a", false).await?;
     let found = agents.list(&registry).await?;
-    assert_eq!(found, [agent("node-a", true, Admission::Closed), agent("node-b", true, Admission::Open)]);
-    agents.admit(&registry, "node-a", true).await?;
-    assert_eq!(agents.list(&registry).await?[0].admission, Admission::Open);
+    assert_eq!(
+        found,
+        [agent("node-a", true, AdminState::DisabledByOperator), agent("node-b", true, AdminState::Enabled)]
+    );
+    agents.set_enabled(&registry, "node-a", true).await?;
+    assert_eq!(agents.list(&registry).await?[0].admin_state, AdminState::Enabled);
     server.change(|cloud| cloud.servers = vec![json!({ "id": "7", "name": "web" })]);
     assert_eq!(agents.holdings(&registry, "node-a").await?, ["web (7)"]);
     let asked = server.requests();
@@ -165,7 +171,8 @@ async fn install_and_list(address: &str, expected: &[(&str, bool)]) -> Outcome {
     crate::testing::install_tls_provider();
     // The first member is not there: nothing listens on port 1.
     let found = NodeAgents::new()?.list(&chassis(&["tcp:127.0.0.1:1", address])).await?;
-    let expected: Vec<Agent> = expected.iter().map(|&(node, up)| agent(node, up, Admission::Fixed)).collect();
+    let expected: Vec<Agent> =
+        expected.iter().map(|&(node, up)| agent(node, up, AdminState::Unmanaged)).collect();
     assert_eq!(found, expected);
     Ok(())
 }
@@ -182,7 +189,7 @@ async fn a_transaction_that_fails_says_why() -> Outcome {
     let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
     assert!(cause.contains("still bound"), "{error:?}");
     let error = failure(agents.list(&chassis(&["10.0.0.1:6642"])).await)?;
-    assert!(matches!(error, PortError::Refused { .. }), "{error:?}");
+    assert!(matches!(error, PortError::Rejected { .. }), "{error:?}");
     let error = failure(agents.list(&chassis(&["tcp:127.0.0.1:1"])).await)?;
     assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
     Ok(())

@@ -244,8 +244,8 @@ async fn the_administrator_keeps_its_password_and_stays() -> Outcome {
     let administrator = administrator(&server);
     let mut own = entries();
     own.users[0].login = login("admin", "another");
-    assert!(matches!(identity.ensure(&administrator, &own).await, Err(PortError::Refused { .. })));
-    assert!(matches!(identity.drop_user(&administrator, "admin").await, Err(PortError::Refused { .. })));
+    assert!(matches!(identity.ensure(&administrator, &own).await, Err(PortError::Rejected { .. })));
+    assert!(matches!(identity.drop_user(&administrator, "admin").await, Err(PortError::Rejected { .. })));
     Ok(())
 }
 
@@ -267,7 +267,7 @@ async fn a_refused_password_is_not_told() -> Outcome {
     let (server, identity) = start().await?;
     server.change(|state| state.refuses_users = true);
     let error = failure(identity.ensure(&administrator(&server), &entries()).await)?;
-    assert!(matches!(error, PortError::Refused { .. }));
+    assert!(matches!(error, PortError::Rejected { .. }));
     let said = everything_said(&error);
     assert!(said.contains("set up user sample") && !said.contains("hunter2"), "{said}");
     Ok(())

@@ -71,9 +71,9 @@ impl Failure {
             Self::UnknownKind => {
                 let group = if kind.group.is_empty() { String::new() } else { format!(".{}", kind.group) };
                 let reason = format!("the cluster does not serve {}{group}; install its CRDs", kind.plural);
-                PortError::Refused { action, reason }
+                PortError::Rejected { action, reason }
             }
-            Self::Refusal { message } => PortError::Refused { action, reason: message },
+            Self::Refusal { message } => PortError::Rejected { action, reason: message },
             trouble @ (Self::Trouble { .. } | Self::Silence { .. } | Self::Transport { .. }) => {
                 PortError::Unavailable { action, source: Box::new(trouble) }
             }

@@ -80,7 +80,7 @@ async fn applying_is_done_by_the_server_with_force() -> Outcome {
 async fn a_kind_that_is_not_served_is_refused_with_the_remedy() -> Outcome {
     let (_server, cluster) = start(ApiServer::default()).await?;
     let error = failure(cluster.apply("space", &manifest(HTTP_ROUTE)).await)?;
-    assert!(matches!(error, PortError::Refused { .. }));
+    assert!(matches!(error, PortError::Rejected { .. }));
     assert_eq!(
         error.to_string(),
         "apply HTTPRoute space/thing was refused: the cluster does not serve \
@@ -108,7 +108,7 @@ async fn answers_become_what_the_engine_can_act_on() -> Outcome {
         let (_server, cluster) = start(ApiServer::default().answers("PATCH", path, code, answer)).await?;
         let error = failure(cluster.apply("space", &manifest(SECRET)).await)?;
         let found = match &error {
-            PortError::Refused { reason, .. } => {
+            PortError::Rejected { reason, .. } => {
                 assert_eq!(reason, "because");
                 "refused"
             }

@@ -67,18 +67,18 @@ fn rights_are_on_this_database_and_no_similar_one() {
 async fn a_bad_name_is_refused_before_anything_is_asked() -> Outcome {
     for grant in [grant("a`b", "user"), grant("database", "a'b")] {
         let error = failure(MariaSql.ensure(&server(1), &grant).await)?;
-        assert!(matches!(error, PortError::Refused { .. }), "{error}");
+        assert!(matches!(error, PortError::Rejected { .. }), "{error}");
     }
-    assert!(matches!(failure(MariaSql.drop_database(&server(1), "").await)?, PortError::Refused { .. }));
-    assert!(matches!(failure(MariaSql.drop_user(&server(1), "'").await)?, PortError::Refused { .. }));
+    assert!(matches!(failure(MariaSql.drop_database(&server(1), "").await)?, PortError::Rejected { .. }));
+    assert!(matches!(failure(MariaSql.drop_user(&server(1), "'").await)?, PortError::Rejected { .. }));
     Ok(())
 }
 
 #[tokio::test]
 async fn the_administrator_is_neither_changed_nor_removed() -> Outcome {
     let error = failure(MariaSql.ensure(&server(1), &grant("database", "root")).await)?;
-    assert!(matches!(error, PortError::Refused { .. }));
-    assert!(matches!(failure(MariaSql.drop_user(&server(1), "root").await)?, PortError::Refused { .. }));
+    assert!(matches!(error, PortError::Rejected { .. }));
+    assert!(matches!(failure(MariaSql.drop_user(&server(1), "root").await)?, PortError::Rejected { .. }));
     Ok(())
 }
 
@@ -157,6 +157,6 @@ async fn a_password_is_not_told_by_a_server_that_quotes_it() -> Outcome {
 #[test]
 fn only_what_will_not_change_is_refused() {
     let error = |code| Failure::Server { code, message: ": no".to_owned() }.into_port_error("act".to_owned());
-    assert!(matches!(error(1044), PortError::Refused { .. }));
+    assert!(matches!(error(1044), PortError::Rejected { .. }));
     assert!(matches!(error(1047), PortError::Unavailable { .. }));
 }

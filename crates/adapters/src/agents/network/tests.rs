@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use openstack_operator_engine::ports::{Admission, Agent, Agents, IdentityLogin, Login, RegistryLogin};
+use openstack_operator_engine::ports::{AdminState, Agent, Agents, IdentityLogin, Login, RegistryLogin};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -118,8 +118,8 @@ fn cloud() -> Cloud {
         .agent("switch-c", "Open vSwitch agent", "node-c")
 }
 
-fn agent(node: &str, up: bool, admission: Admission) -> Agent {
-    Agent { node: node.to_owned(), up, admission }
+fn agent(node: &str, up: bool, admin_state: AdminState) -> Agent {
+    Agent { node: node.to_owned(), up, admin_state }
 }
 
 #[tokio::test]
@@ -136,9 +136,9 @@ async fn nodes_are_up_by_their_switches() -> Outcome {
     }
     let (_server, agents, registry) = start(cloud).await?;
     let expected = [
-        agent("node-a", true, Admission::Open),
-        agent("node-b", false, Admission::Fixed),
-        agent("node-c", true, Admission::Fixed),
+        agent("node-a", true, AdminState::Enabled),
+        agent("node-b", false, AdminState::Unmanaged),
+        agent("node-c", true, AdminState::Unmanaged),
     ];
     assert_eq!(agents.list(&registry).await?, expected);
     Ok(())
@@ -149,8 +149,8 @@ async fn a_node_hands_over_its_work_before_it_is_closed() -> Outcome {
     let cloud =
         cloud().having("router-a", &["r1", "r2"]).having("lease-a", &["n1"]).having("lease-b", &["n2"]);
     let (server, agents, registry) = start(cloud).await?;
-    agents.admit(&registry, "node-a", false).await?;
-    assert_eq!(agents.list(&registry).await?[0].admission, Admission::Closed);
+    agents.set_enabled(&registry, "node-a", false).await?;
+    assert_eq!(agents.list(&registry).await?[0].admin_state, AdminState::DisabledByOperator);
     assert_eq!(agents.holdings(&registry, "node-a").await?, Vec::<String>::new());
     server.change(|cloud| {
         assert_eq!(cloud.work["router-b"], BTreeSet::from(["r1".to_owned(), "r2".to_owned()]));
@@ -164,8 +164,8 @@ async fn a_node_hands_over_its_work_before_it_is_closed() -> Outcome {
     let closing = asked.iter().position(is_closing);
     let last = asked.iter().rposition(|request| request.segments().ends_with(&["l3-routers", "r2"]));
     assert!(last < closing, "{last:?} {closing:?}");
-    agents.admit(&registry, "node-a", true).await?;
-    assert_eq!(agents.list(&registry).await?[0].admission, Admission::Open);
+    agents.set_enabled(&registry, "node-a", true).await?;
+    assert_eq!(agents.list(&registry).await?[0].admin_state, AdminState::Enabled);
     Ok(())
 }
 
@@ -178,8 +178,8 @@ async fn work_that_nobody_else_can_do_stays_and_is_told() -> Outcome {
         json!({ "id": "p2", "device_owner": "network:dhcp" }),
     ];
     let (server, agents, registry) = start(cloud).await?;
-    agents.admit(&registry, "node-a", false).await?;
-    assert_eq!(agents.list(&registry).await?[0].admission, Admission::Open);
+    agents.set_enabled(&registry, "node-a", false).await?;
+    assert_eq!(agents.list(&registry).await?[0].admin_state, AdminState::Enabled);
     assert_eq!(agents.holdings(&registry, "node-a").await?, ["port p1", "router r1"]);
     server.change(|cloud| {
         assert_eq!(cloud.agents["router-a"]["admin_state_up"], true);
