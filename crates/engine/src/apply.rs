@@ -91,8 +91,8 @@ impl Engine {
                 .matches(&location(namespace, manifest), &(intent_hash(manifest), generation(live)))
     }
 
-    /// Jobs are immutable. A finished Job with another task is deleted and recreated. A running Job finishes first, since an
-    /// interrupted migration is worse than a late one. A Job whose pods have not started is replaced at once.
+    /// Jobs are immutable. A finished Job with another task is deleted and recreated. A running Job finishes first,
+    /// since an interrupted migration is worse than a late one. A Job whose pods have not started is replaced at once.
     async fn apply_job(
         &self,
         namespace: &str,
@@ -128,8 +128,8 @@ impl Engine {
         Ok(Applied::NotYet(progress))
     }
 
-    /// Whether a Job has, or may have, started its work. It has not if it has pods and none of their containers ever started,
-    /// because the image cannot be pulled or the pods cannot be scheduled.
+    /// Whether a Job has, or may have, started its work. It has not if it has pods and none of their containers ever
+    /// started, because the image cannot be pulled or the pods cannot be scheduled.
     async fn may_have_started(&self, namespace: &str, job: &str) -> PortResult<bool> {
         let labels = BTreeMap::from([("batch.kubernetes.io/job-name".to_owned(), job.to_owned())]);
         let pods = self.ports.cluster.list(POD, namespace, &labels).await?;
@@ -153,8 +153,8 @@ fn failed_at(job: &Value) -> Option<Timestamp> {
     failed["lastTransitionTime"].as_str()?.parse().ok()
 }
 
-/// Error message if another controller owns the object. Two objects whose children share a name would overwrite each other
-/// forever.
+/// Error message if another controller owns the object. Two objects whose children share a name would overwrite each
+/// other forever.
 fn foreign_owner(manifest: &Manifest, live: &DynamicObject) -> Option<String> {
     let wanted = manifest.body.pointer("/metadata/ownerReferences/0/uid").and_then(Value::as_str)?;
     let owners = live.metadata.owner_references.iter().flatten();

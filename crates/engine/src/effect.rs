@@ -1,4 +1,5 @@
-//! Effects: databases, users, virtual hosts and catalog entries on other servers, ensured and undone over their protocols.
+//! Effects: databases, users, virtual hosts and catalog entries on other servers, ensured and undone over their
+//! protocols.
 
 use openstack_operator_model::common::Reference;
 use openstack_operator_model::condition::Progress;

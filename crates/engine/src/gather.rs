@@ -180,8 +180,8 @@ impl Engine {
     }
 }
 
-/// An object's status; empty if it has none. An unreadable status is an error: treating it as empty would lose the record
-/// of effects that must be undone.
+/// An object's status; empty if it has none. An unreadable status is an error: treating it as empty would lose the
+/// record of effects that must be undone.
 pub(crate) fn status(data: &Value) -> Result<Status, serde_json::Error> {
     match data.get("status") {
         None | Some(Value::Null) => Ok(Status::default()),

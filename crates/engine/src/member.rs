@@ -23,8 +23,8 @@ pub(crate) struct Directed {
 }
 
 impl Engine {
-    /// Why pods of an object are not ready, according to kubelet and scheduler. It names containers, not pods, whose names
-    /// may be generated.
+    /// Why pods of an object are not ready, according to kubelet and scheduler. It names containers, not pods, whose
+    /// names may be generated.
     pub(crate) async fn pod_problem(&self, key: &Key) -> PortResult<Option<String>> {
         Ok(self.pods(key).await?.iter().find_map(problem))
     }

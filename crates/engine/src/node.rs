@@ -72,8 +72,8 @@ impl Engine {
         Ok(self.node(name).await?.is_none_or(|node| !node.ready))
     }
 
-    /// Deletes `DaemonSet` pods on leaving nodes whose taint they do not tolerate. A `NoSchedule` taint does not evict them, so
-    /// they would run beside, and outlive, the pods of the `-leaving` workload.
+    /// Deletes `DaemonSet` pods on leaving nodes whose taint they do not tolerate. A `NoSchedule` taint does not evict
+    /// them, so they would run beside, and outlive, the pods of the `-leaving` workload.
     pub(crate) async fn delete_stray_pods(&self, planned: &Planned<'_>, work: &Work) -> PortResult<()> {
         let kept = planned.plan.workloads.iter().flat_map(|workload| &workload.pod.only_on);
         let leaving_rows = work.status.nodes.iter().filter(|row| !row.state.is_chosen()).map(|row| &row.name);

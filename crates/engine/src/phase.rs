@@ -188,8 +188,8 @@ impl Engine {
         ))
     }
 
-    /// Reports the registration. The identity service registers itself here, once it is exposed and before the rollout is
-    /// finished.
+    /// Reports the registration. The identity service registers itself here, once it is exposed and before the rollout
+    /// is finished.
     async fn register(&self, planned: &Planned<'_>, early: Option<Progress>, work: &mut Work) {
         let Some(catalog) = &planned.plan.catalog else { return };
         let progress = match early {
@@ -203,8 +203,8 @@ impl Engine {
     }
 
     /// Why a workload must not start for the first time: an object it depends on is not Ready, or its user is not
-    /// registered yet, since services that start without their user retry only after minutes. Running workloads are always
-    /// updated.
+    /// registered yet, since services that start without their user retry only after minutes. Running workloads are
+    /// always updated.
     async fn start_blocker(
         &self,
         planned: &Planned<'_>,

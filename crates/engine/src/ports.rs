@@ -88,8 +88,8 @@ impl std::fmt::Debug for Login {
 /// A database server. Calls write only what differs.
 #[async_trait]
 pub trait Sql: Send + Sync {
-    /// Ensures the database (utf8mb3) and the user `'name'@'%'` with this password and all privileges on it. Returns whether
-    /// it wrote.
+    /// Ensures the database (utf8mb3) and the user `'name'@'%'` with this password and all privileges on it. Returns
+    /// whether it wrote.
     async fn ensure(&self, server: &SqlServer, grant: &SqlGrant) -> PortResult<bool>;
     async fn drop_database(&self, server: &SqlServer, database: &str) -> PortResult<()>;
     async fn drop_user(&self, server: &SqlServer, user: &str) -> PortResult<()>;
@@ -111,8 +111,8 @@ pub struct SqlGrant {
 /// A message bus, through RabbitMQ's management API. Calls write only what differs.
 #[async_trait]
 pub trait Bus: Send + Sync {
-    /// Ensures the virtual host, with quorum queues by default, and the user with this password and all permissions on it.
-    /// Returns whether it wrote.
+    /// Ensures the virtual host, with quorum queues by default, and the user with this password and all permissions on
+    /// it. Returns whether it wrote.
     async fn ensure(&self, server: &BusServer, grant: &BusGrant) -> PortResult<bool>;
     async fn drop_virtual_host(&self, server: &BusServer, name: &str) -> PortResult<()>;
     async fn drop_user(&self, server: &BusServer, user: &str) -> PortResult<()>;
@@ -136,8 +136,8 @@ pub struct BusGrant {
 pub trait Identity: Send + Sync {
     /// Ensures all entries in the default domain. Returns whether it wrote.
     async fn ensure(&self, server: &IdentityLogin, entries: &IdentityEntries) -> PortResult<bool>;
-    /// Removes the endpoints of a service type in the region, or in all regions if none is given, and the service once it has
-    /// no endpoint.
+    /// Removes the endpoints of a service type in the region, or in all regions if none is given, and the service once
+    /// it has no endpoint.
     async fn drop_service(
         &self,
         server: &IdentityLogin,

@@ -1,4 +1,5 @@
-//! Roster: compares registered agents with the selected nodes, and retires the agents of nodes that are no longer selected.
+//! Roster: compares registered agents with the selected nodes, and retires the agents of nodes that are no longer
+//! selected.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,7 +38,9 @@ impl Engine {
             return Ok(not_available(&roster.provider));
         }
         let Some(registry) = self.registry(&key.namespace, &roster.registry).await? else {
-            return Ok(Progress::waiting("the Secret of the Keystone administrator does not exist yet"));
+            return Ok(Progress::waiting(
+                "the Secret of the cloud administrator does not exist yet or is incomplete",
+            ));
         };
         let agents = self.ports.agents.list(&registry).await?;
         let agents: BTreeMap<&str, &Agent> =
@@ -112,8 +115,8 @@ impl Engine {
         })
     }
 
-    /// One step of retiring an agent: disable scheduling, wait until it hosts nothing and its pods are gone, then remove its
-    /// record.
+    /// One step of retiring an agent: disable scheduling, wait until it hosts nothing and its pods are gone, then
+    /// remove its record.
     async fn retire_agent(
         &self,
         key: &Key,

@@ -163,9 +163,9 @@ impl Router {
         keys
     }
 
-    /// Nodes send heartbeats all the time; only a change of labels triggers a reconcile here. When a node gets a taint or
-    /// its readiness changes, the readiness of its pods and the counts of its `DaemonSet`s change too, and their events
-    /// trigger the reconcile.
+    /// Nodes send heartbeats all the time; only a change of labels triggers a reconcile here. When a node gets a taint
+    /// or its readiness changes, the readiness of its pods and the counts of its `DaemonSet`s change too, and their
+    /// events trigger the reconcile.
     fn node_changed(
         &mut self,
         location: (String, String),

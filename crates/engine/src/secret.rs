@@ -139,8 +139,8 @@ impl Engine {
         Ok(Ok(wanted))
     }
 
-    /// Current keys of a ring, its annotations, and the time until the next rotation. **Invariant:** the loss of some keys
-    /// never removes others, since existing tokens and credentials may still need them.
+    /// Current keys of a ring, its annotations, and the time until the next rotation. **Invariant:** the loss of some
+    /// keys never removes others, since existing tokens and credentials may still need them.
     fn rotate_ring(
         &self,
         ring: &KeyRing,
@@ -232,8 +232,8 @@ fn values(secret: &DynamicObject) -> Values {
         .collect()
 }
 
-/// Keyed hash of the values of a Secret. The key is the Secret's uid, which only users with access to the Secret know, so
-/// that the hash does not help to guess a weak password.
+/// Keyed hash of the values of a Secret. The key is the Secret's uid, which only users with access to the Secret know,
+/// so that the hash does not help to guess a weak password.
 fn revision(secret: &DynamicObject) -> String {
     let uid = secret.metadata.uid.as_deref().unwrap_or_default();
     let data = secret.data.get("data").map(ToString::to_string).unwrap_or_default();
