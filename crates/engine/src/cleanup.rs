@@ -148,8 +148,8 @@ fn title(reference: &Reference) -> String {
     format!("{} {}", reference.kind, reference.name)
 }
 
-/// Since when each server with remaining effects has not answered. The status keeps the time of the first attempt, so
-/// that it survives a restart, and time while the operator was down does not count.
+/// Since when each server with remaining effects has not answered. The status keeps the time of the first failed
+/// attempt: it survives a restart of the operator, and time before it does not count.
 fn unreachable(left: &[Effect], known: &[Unreachable], now: Timestamp) -> Vec<Unreachable> {
     let providers: BTreeSet<&Reference> = left.iter().map(|effect| &effect.provider).collect();
     let since = |provider: &Reference| {

@@ -39,8 +39,8 @@ impl Engine {
         };
         for Database { provider, server, database, secret, retained } in &plan.databases {
             let address = format!("{}:{}", server.host, server.admin_port);
-            let made = effect(EffectKind::Database, provider, &address, database);
-            effects.push(Effect { retained: *retained, ..made });
+            let base = effect(EffectKind::Database, provider, &address, database);
+            effects.push(Effect { retained: *retained, ..base });
             let user = self.username(namespace, plan, secret).await?;
             effects.push(effect(EffectKind::DatabaseUser, provider, &address, &user));
         }
@@ -54,9 +54,9 @@ impl Engine {
         if let Some(Catalog { provider, server, services, users, .. }) = &plan.catalog {
             let address = &server.internal_url;
             for service in services {
-                let made = effect(EffectKind::CatalogService, provider, address, &service.service_type);
+                let base = effect(EffectKind::CatalogService, provider, address, &service.service_type);
                 // Other clouds may register the same service in other regions.
-                effects.push(Effect { region: Some(server.region.clone()), ..made });
+                effects.push(Effect { region: Some(server.region.clone()), ..base });
             }
             for user in users {
                 effects.push(effect(EffectKind::IdentityUser, provider, address, &user.name));

@@ -20,7 +20,7 @@ pub struct AgentState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AgentEntry {
     pub up: bool,
-    /// Whether it is given work.
+    /// Whether the scheduler may use it.
     pub enabled: bool,
     pub holds: Vec<String>,
 }

@@ -64,12 +64,12 @@ pub(super) async fn drop_service(
     let services: Vec<Service> = session.list(&SERVICES, &[("type", service_type)]).await?;
     for service in services {
         let endpoints: Vec<Endpoint> = session.list(&ENDPOINTS, &[("service_id", &service.id)]).await?;
-        let is_ours = |endpoint: &&Endpoint| region.is_none() || endpoint.region_id.as_deref() == region;
-        let ours: Vec<&Endpoint> = endpoints.iter().filter(is_ours).collect();
-        for endpoint in &ours {
+        let is_in_region = |endpoint: &&Endpoint| region.is_none() || endpoint.region_id.as_deref() == region;
+        let in_region: Vec<&Endpoint> = endpoints.iter().filter(is_in_region).collect();
+        for endpoint in &in_region {
             session.remove(&ENDPOINTS, &endpoint.id).await?;
         }
-        if ours.len() == endpoints.len() {
+        if in_region.len() == endpoints.len() {
             session.remove(&SERVICES, &service.id).await?;
         }
     }

@@ -74,7 +74,7 @@ async fn a_cloud_that_loses_a_node_stays_ready_and_names_it() {
 }
 
 #[tokio::test]
-async fn what_is_not_wanted_goes_while_a_node_is_lost() {
+async fn pruning_continues_while_a_node_is_lost() {
     let (world, running) = cloud_on(&["node-a", "node-b"]).await;
     lose(&world, "node-b", &[]);
     converge(&world, &running).await;

@@ -115,7 +115,7 @@ async fn a_rejected_apply_is_reported_by_its_phase_and_keeps_other_conditions() 
     let (world, engine) = cloud().await;
     // The API server rejects a change of the selector.
     world.edit_object(DEPLOYMENT, NAMESPACE, "cloud-keystone", |deployment| {
-        deployment["spec"]["selector"] = json!({ "matchLabels": { "somebody": "else" } });
+        deployment["spec"]["selector"] = json!({ "matchLabels": { "another": "selector" } });
     });
     for key in keys(&world, &engine) {
         engine.reconcile(&key).await;

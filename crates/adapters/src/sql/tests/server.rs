@@ -1,4 +1,4 @@
-//! The part of the MySQL protocol that the adapter uses.
+//! The part of the `MySQL` protocol that the adapter uses.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
