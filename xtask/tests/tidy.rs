@@ -74,6 +74,27 @@ fn links_between_documents_resolve() -> Result<()> {
 }
 
 #[test]
+fn tests_that_documents_name_exist() -> Result<()> {
+    let sources = files(".rs")?;
+    let mut found = 0;
+    for (path, text) in files(".md")? {
+        for name in text.split('`').filter(|part| is_test_name(part)) {
+            found += 1;
+            let function = format!("fn {name}(");
+            let exists = sources.iter().any(|(_, source)| source.contains(&function));
+            assert!(exists, "{} names {name}, which is no test", path.display());
+        }
+    }
+    assert!(found > 5, "the documents name {found} tests");
+    Ok(())
+}
+
+fn is_test_name(text: &str) -> bool {
+    let is_plain = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit();
+    text.matches('_').count() >= 4 && text.chars().all(|character| character == '_' || is_plain(character))
+}
+
+#[test]
 fn recipes_contain_no_address() -> Result<()> {
     // Packages have names; the configuration of the build host determines their source.
     for ending in ["Containerfile", ".toml"] {

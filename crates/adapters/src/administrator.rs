@@ -1,13 +1,13 @@
-//! Keeps the account that the operator itself uses on a server from being changed or removed as if it were another's.
+//! Protects the account that the operator uses on a server from being changed or removed.
 
 use openstack_operator_engine::ports::{Login, PortError, PortResult};
 
-/// Refuses where the user is the administrator: whoever names it by mistake would lock the operator out.
+/// Rejects the administrator as a service user, which would lock the operator out.
 pub(crate) fn protect(administrator: &Login, user: &str, action: &str) -> PortResult<()> {
     if administrator.username == user {
-        return Err(PortError::Refused {
+        return Err(PortError::Rejected {
             action: action.to_owned(),
-            reason: format!("{user} is the server's administrator; choose another username"),
+            reason: format!("user {user} is the administrator of the server; choose another username"),
         });
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Agents of nodes, by where they register: an API of the cloud, or the database of networks as they are.
+//! Agents on nodes, through their registries: the Compute API, the Networking API, or OVN's southbound database.
 
 use async_trait::async_trait;
 use openstack_operator_engine::ports::{Agent, Agents, IdentityLogin, PortResult, RegistryLogin};
@@ -15,29 +15,32 @@ mod hypervisor;
 mod network;
 mod ovsdb;
 
-/// By which the operator knows what it has closed itself.
-const REASON: &str = "openstack-operator: the node is no longer chosen";
+/// Identifies agents that the operator has disabled. The registries store it: after a change the operator would no
+/// longer enable such agents.
+const DISABLED_REASON: &str = "openstack-operator: the node is no longer chosen";
 
-/// Speaks to all. It keeps the administrator's token as long as it is good.
+/// Clients of all registries. Administrator tokens are reused until shortly before they expire.
 pub struct NodeAgents {
     client: Client,
     tokens: Tokens,
 }
 
 impl NodeAgents {
-    /// A process-wide TLS provider must be installed before.
+    /// Requires a process-wide TLS provider.
     pub fn new() -> PortResult<Self> {
-        let client =
-            http::client().map_err(|failure| failure.into_port_error("prepare for services with agents"))?;
+        let client = http::client()
+            .map_err(|failure| failure.into_port_error("create an HTTP client for agent registries"))?;
         Ok(Self { client, tokens: Tokens::default() })
     }
 
     fn hypervisors<'a>(&'a self, url: &'a str, identity: &'a IdentityLogin) -> Hypervisors<'a> {
-        Hypervisors(Session::new(&self.client, &self.tokens, identity).of(url, Some(hypervisor::VERSION)))
+        Hypervisors(
+            Session::new(&self.client, &self.tokens, identity).for_service(url, Some(hypervisor::VERSION)),
+        )
     }
 
     fn network<'a>(&'a self, url: &'a str, identity: &'a IdentityLogin) -> Network<'a> {
-        Network(Session::new(&self.client, &self.tokens, identity).of(url, None))
+        Network(Session::new(&self.client, &self.tokens, identity).for_service(url, None))
     }
 }
 
@@ -49,16 +52,16 @@ impl Agents for NodeAgents {
                 .hypervisors(url, identity)
                 .list()
                 .await
-                .map_err(|failure| failure.into_port_error("list the hypervisors")),
+                .map_err(|failure| failure.into_port_error("list hypervisors")),
             RegistryLogin::Network { url, identity } => self
                 .network(url, identity)
                 .list()
                 .await
-                .map_err(|failure| failure.into_port_error("list the network agents")),
+                .map_err(|failure| failure.into_port_error("list network agents")),
             RegistryLogin::Chassis { southbound, database } => Southbound { members: southbound, database }
                 .list()
                 .await
-                .map_err(|failure| failure.into_port_error("list the chassis")),
+                .map_err(|failure| failure.into_port_error("list chassis in the southbound database")),
         }
     }
 
@@ -66,40 +69,46 @@ impl Agents for NodeAgents {
         match registry {
             RegistryLogin::Hypervisors { url, identity } => self
                 .hypervisors(url, identity)
-                .servers(node)
+                .instances(node)
                 .await
-                .map_err(|failure| failure.into_port_error(&format!("list the servers of {node}"))),
+                .map_err(|failure| failure.into_port_error(&format!("list instances on {node}"))),
             RegistryLogin::Network { url, identity } => {
                 self.network(url, identity).holdings(node).await.map_err(|failure| {
-                    failure.into_port_error(&format!("list what the agents of {node} have"))
+                    failure
+                        .into_port_error(&format!("list ports, routers and networks of the agents on {node}"))
                 })
             }
             RegistryLogin::Chassis { southbound, database } => Southbound { members: southbound, database }
                 .ports(node)
                 .await
-                .map_err(|failure| failure.into_port_error(&format!("list the ports of {node}"))),
+                .map_err(|failure| failure.into_port_error(&format!("list ports bound to {node}"))),
         }
     }
 
-    async fn admit(&self, registry: &RegistryLogin, node: &str, admitted: bool) -> PortResult<()> {
+    async fn set_enabled(&self, registry: &RegistryLogin, node: &str, enabled: bool) -> PortResult<()> {
         match registry {
             RegistryLogin::Hypervisors { url, identity } => {
-                let action = format!("{} {node} for servers", if admitted { "enable" } else { "disable" });
+                let action =
+                    format!("{} the compute service on {node}", if enabled { "enable" } else { "disable" });
                 let hypervisors = self.hypervisors(url, identity);
-                hypervisors.admit(node, admitted).await.map_err(|failure| failure.into_port_error(&action))
+                hypervisors
+                    .set_enabled(node, enabled)
+                    .await
+                    .map_err(|failure| failure.into_port_error(&action))
             }
             RegistryLogin::Network { url, identity } => {
-                let action = format!("{} the agents of {node}", if admitted { "open" } else { "empty" });
+                let action =
+                    format!("{} the network agents on {node}", if enabled { "enable" } else { "drain" });
                 let network = self.network(url, identity);
-                network.admit(node, admitted).await.map_err(|failure| failure.into_port_error(&action))
+                network.set_enabled(node, enabled).await.map_err(|failure| failure.into_port_error(&action))
             }
-            // Whoever is connected decides where.
+            // OVN does not schedule work to chassis.
             RegistryLogin::Chassis { .. } => Ok(()),
         }
     }
 
     async fn remove(&self, registry: &RegistryLogin, node: &str) -> PortResult<()> {
-        let action = format!("remove the record of {node}");
+        let action = format!("remove the agent records of {node}");
         match registry {
             RegistryLogin::Hypervisors { url, identity } => {
                 let hypervisors = self.hypervisors(url, identity);

@@ -1,4 +1,4 @@
-//! The message bus, by its management API over HTTP.
+//! The message bus, through RabbitMQ's management API.
 
 use async_trait::async_trait;
 use base64::Engine;
@@ -10,35 +10,35 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::administrator;
-use crate::http::{self, Answer, Body, Credentials, Failure, Request};
+use crate::http::{self, Body, Credentials, Failure, Request, Response};
 
-/// The one way of hashing that the operator writes and can compare.
+/// The hash algorithm that the operator writes and can compare.
 const HASHING: &str = "rabbit_password_hashing_sha256";
 const SALT_BYTES: usize = 4;
-/// Rights on everything whose name matches.
+/// Permission pattern that matches every name.
 const EVERYTHING: &str = ".*";
 
-/// Speaks to the management API.
+/// Client of the management API.
 #[derive(Clone, Debug)]
 pub struct ManagementBus {
     client: Client,
 }
 
 impl ManagementBus {
-    /// A process-wide TLS provider must be installed before.
+    /// Requires a process-wide TLS provider.
     pub fn new() -> PortResult<Self> {
-        let client =
-            http::client().map_err(|failure| failure.into_port_error("prepare for the message bus"))?;
+        let client = http::client()
+            .map_err(|failure| failure.into_port_error("create an HTTP client for the message bus"))?;
         Ok(Self { client })
     }
 
-    async fn ask(
+    async fn send(
         &self,
         server: &BusServer,
         method: Method,
         path: &[&str],
         body: Body,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Response, Failure> {
         let credentials = Credentials::Basic(&server.administrator);
         let request = Request {
             method,
@@ -52,23 +52,23 @@ impl ManagementBus {
         http::send(&self.client, request).await
     }
 
-    async fn look(&self, server: &BusServer, path: &[&str]) -> Result<Option<Value>, Failure> {
-        self.ask(server, Method::GET, path, Body::Empty).await?.found()
+    async fn get(&self, server: &BusServer, path: &[&str]) -> Result<Option<Value>, Failure> {
+        self.send(server, Method::GET, path, Body::Empty).await?.success_if_found()
     }
 
     async fn ensure_virtual_host(&self, server: &BusServer, name: &str) -> Result<bool, Failure> {
         let path = ["api", "vhosts", name];
-        if self.look(server, &path).await?.is_some() {
+        if self.get(server, &path).await?.is_some() {
             return Ok(false);
         }
         let body = Body::Plain(json!({"default_queue_type": "quorum"}));
-        self.ask(server, Method::PUT, &path, body).await?.granted()?;
+        self.send(server, Method::PUT, &path, body).await?.success()?;
         Ok(true)
     }
 
     async fn ensure_user(&self, server: &BusServer, user: &Login) -> Result<bool, Failure> {
         let path = ["api", "users", &user.username];
-        if let Some(found) = self.look(server, &path).await?
+        if let Some(found) = self.get(server, &path).await?
             && is_untagged(&found)
             && has_password(&found, &user.password)
         {
@@ -80,25 +80,28 @@ impl ManagementBus {
             "hashing_algorithm": HASHING,
             "tags": "",
         }));
-        self.ask(server, Method::PUT, &path, body).await?.granted()?;
+        self.send(server, Method::PUT, &path, body).await?.success()?;
         Ok(true)
     }
 
-    async fn ensure_rights(&self, server: &BusServer, grant: &BusGrant) -> Result<bool, Failure> {
+    async fn ensure_permissions(&self, server: &BusServer, grant: &BusGrant) -> Result<bool, Failure> {
         let path = ["api", "permissions", &grant.virtual_host, &grant.user.username];
-        let rights = ["configure", "write", "read"];
-        if let Some(found) = self.look(server, &path).await?
-            && rights.iter().all(|right| found.get(right).and_then(Value::as_str) == Some(EVERYTHING))
+        let permissions = ["configure", "write", "read"];
+        if let Some(found) = self.get(server, &path).await?
+            && permissions
+                .iter()
+                .all(|permission| found.get(permission).and_then(Value::as_str) == Some(EVERYTHING))
         {
             return Ok(false);
         }
-        let body = rights.iter().map(|right| ((*right).to_owned(), json!(EVERYTHING))).collect();
-        self.ask(server, Method::PUT, &path, Body::Plain(Value::Object(body))).await?.granted()?;
+        let body =
+            permissions.iter().map(|permission| ((*permission).to_owned(), json!(EVERYTHING))).collect();
+        self.send(server, Method::PUT, &path, Body::Plain(Value::Object(body))).await?.success()?;
         Ok(true)
     }
 
     async fn remove(&self, server: &BusServer, path: &[&str]) -> Result<(), Failure> {
-        self.ask(server, Method::DELETE, path, Body::Empty).await?.found()?;
+        self.send(server, Method::DELETE, path, Body::Empty).await?.success_if_found()?;
         Ok(())
     }
 }
@@ -109,19 +112,19 @@ impl Bus for ManagementBus {
         let (host, user) = (&grant.virtual_host, &grant.user.username);
         let action = format!("set up user {user} on the message bus");
         administrator::protect(&server.administrator, user, &action)?;
-        let made_host = self.ensure_virtual_host(server, host).await.map_err(|failure| {
+        let wrote_host = self.ensure_virtual_host(server, host).await.map_err(|failure| {
             failure.into_port_error(&format!("set up virtual host {host} on the message bus"))
         })?;
-        let made_user = self
+        let wrote_user = self
             .ensure_user(server, &grant.user)
             .await
             .map_err(|failure| failure.into_port_error(&action))?;
-        let granted = self.ensure_rights(server, grant).await.map_err(|failure| {
+        let wrote_permissions = self.ensure_permissions(server, grant).await.map_err(|failure| {
             failure.into_port_error(&format!(
-                "give user {user} rights on virtual host {host} of the message bus"
+                "grant user {user} permissions on virtual host {host} of the message bus"
             ))
         })?;
-        Ok(made_host || made_user || granted)
+        Ok(wrote_host || wrote_user || wrote_permissions)
     }
 
     async fn drop_virtual_host(&self, server: &BusServer, name: &str) -> PortResult<()> {
@@ -137,7 +140,8 @@ impl Bus for ManagementBus {
     }
 }
 
-/// Tags give rights on the management API, which a service must not have. They are a list, once a text.
+/// Tags grant access to the management API, which services must not have. Older versions return a string, newer ones a
+/// list.
 fn is_untagged(user: &Value) -> bool {
     match user.get("tags") {
         Some(Value::Array(tags)) => tags.is_empty(),
@@ -155,7 +159,7 @@ fn has_password(user: &Value, password: &str) -> bool {
     bytes.first_chunk::<SALT_BYTES>().is_some_and(|salt| hash(*salt, password) == hashed)
 }
 
-/// The salt, and the digest of salt and password after it.
+/// The salt, followed by the digest of salt and password.
 fn hash(salt: [u8; SALT_BYTES], password: &str) -> String {
     let digest = Sha256::new().chain_update(salt).chain_update(password).finalize();
     STANDARD.encode([salt.as_slice(), &digest].concat())

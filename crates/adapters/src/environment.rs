@@ -1,4 +1,4 @@
-//! Time and chance from the machine.
+//! System clock and random numbers.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE;
@@ -9,7 +9,7 @@ use rand::distr::{Alphanumeric, SampleString};
 
 const FERNET_KEY_BYTES: usize = 32;
 
-/// The machine's clock, and its cryptographic random numbers.
+/// The system clock and cryptographic random numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemEnvironment;
 
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_has_the_length_asked_for_and_only_letters_and_digits() {
+    fn a_password_has_the_requested_length_and_only_letters_and_digits() {
         let password = SystemEnvironment.password(1000);
         assert_eq!(password.len(), 1000);
         assert!(password.bytes().all(|byte| byte.is_ascii_alphanumeric()));

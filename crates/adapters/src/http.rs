@@ -1,4 +1,4 @@
-//! HTTP with JSON bodies, as the message bus, the identity service and the compute service are spoken to.
+//! HTTP with JSON bodies, for RabbitMQ's management API and OpenStack APIs.
 
 use std::time::Duration;
 
@@ -11,38 +11,35 @@ use snafu::{OptionExt, ResultExt, Snafu};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why a request did not do what it was for.
+/// Why a request failed.
 #[derive(Debug, Snafu)]
 #[snafu(visibility(pub(crate)))]
 pub(crate) enum Failure {
-    #[snafu(display("no HTTP client can be set up"))]
+    #[snafu(display("cannot create an HTTP client"))]
     Setup { source: reqwest::Error },
-    #[snafu(display(
-        "{address} is not an address that can be asked; it must begin with http:// or https://"
-    ))]
+    #[snafu(display("invalid URL {address}; it must start with http:// or https://"))]
     Address { address: String },
-    #[snafu(display("{request} got no answer"))]
-    Silence { request: String, source: reqwest::Error },
-    #[snafu(display("{request} was answered with {status}{detail}"))]
+    #[snafu(display("no response to {request}"))]
+    NoResponse { request: String, source: reqwest::Error },
+    #[snafu(display("{request} returned {status}{detail}"))]
     Rejection { request: String, status: StatusCode, detail: String },
-    #[snafu(display("the answer to {request} has no usable {field}"))]
+    #[snafu(display("the response to {request} has no valid {field}"))]
     Incomplete { request: String, field: String },
-    #[snafu(display("there is no {what} {name} yet"))]
-    Missing { what: &'static str, name: String },
+    #[snafu(display("{kind} {name} does not exist yet"))]
+    Missing { kind: &'static str, name: String },
 }
 
 impl Failure {
-    /// What the engine is told. An administrator who is not let in may be let in later, when the server has taken
-    /// over a new password.
+    /// Maps to the engine's errors. An authentication failure is temporary: the server may not have a new password yet.
     pub(crate) fn into_port_error(self, action: &str) -> PortError {
         let action = action.to_owned();
         match &self {
-            Self::Address { .. } => PortError::Refused { action, reason: self.to_string() },
+            Self::Address { .. } => PortError::Rejected { action, reason: self.to_string() },
             Self::Rejection { status, .. } if *status == StatusCode::CONFLICT => {
                 PortError::Conflict { action }
             }
             Self::Rejection { status, .. } if status.is_client_error() && !is_temporary(*status) => {
-                PortError::Refused { action, reason: self.to_string() }
+                PortError::Rejected { action, reason: self.to_string() }
             }
             _ => PortError::Unavailable { action, source: Box::new(self) },
         }
@@ -59,8 +56,8 @@ fn is_temporary(status: StatusCode) -> bool {
     )
 }
 
-/// A client for addresses inside the cluster: it uses no proxy and follows no redirection, which would carry
-/// credentials elsewhere. A process-wide TLS provider must be installed before.
+/// A client for servers inside the cluster. It uses no proxy and follows no redirects, which would send credentials
+/// elsewhere. Requires a process-wide TLS provider.
 pub(crate) fn client() -> Result<Client, Failure> {
     let builder = || {
         Client::builder()
@@ -69,28 +66,28 @@ pub(crate) fn client() -> Result<Client, Failure> {
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
     };
-    // A machine without root certificates can still speak plain HTTP, and that is what most servers inside speak.
+    // Without root certificates plain HTTP still works, which most internal servers use.
     builder().build().or_else(|_| builder().tls_certs_only([]).build()).context(SetupSnafu)
 }
 
-/// One request. It has no debug output, since its body and its credentials are secret.
+/// One request. No debug output, since body and credentials are secret.
 #[derive(Clone)]
 pub(crate) struct Request<'a> {
     pub(crate) method: Method,
-    /// Address that the path is appended to.
+    /// URL to which the path is appended.
     pub(crate) base: &'a str,
-    /// Segments of the path, not yet encoded.
+    /// Path segments, not yet encoded.
     pub(crate) path: &'a [&'a str],
     pub(crate) query: &'a [(&'a str, &'a str)],
     pub(crate) credentials: Credentials<'a>,
-    /// Service and version of its API that the request is written in, where it has more than one.
+    /// API service and microversion.
     pub(crate) version: Option<&'a str>,
     pub(crate) body: Body,
 }
 
 #[derive(Clone)]
 pub(crate) enum Credentials<'a> {
-    /// The body holds them.
+    /// The body contains them.
     None,
     Basic(&'a Login),
     Token(&'a str),
@@ -100,19 +97,19 @@ pub(crate) enum Credentials<'a> {
 pub(crate) enum Body {
     Empty,
     Plain(Value),
-    /// The server may quote what it was sent, so an answer to this is never repeated.
+    /// The response may quote the request, so it is never printed.
     Secret(Value),
 }
 
-/// Header in which the identity service is shown a token.
+/// Request header with a token.
 const TOKEN_HEADER: &str = "X-Auth-Token";
-/// Header in which it gives one.
+/// Response header with a new token.
 const NEW_TOKEN_HEADER: &str = "X-Subject-Token";
-/// Header in which a service is told the version of its API.
+/// Request header with the API microversion.
 const VERSION_HEADER: &str = "OpenStack-API-Version";
 
-/// What was answered, whatever the status is.
-pub(crate) struct Answer {
+/// A response with any status.
+pub(crate) struct Response {
     pub(crate) status: StatusCode,
     pub(crate) token: Option<String>,
     request: String,
@@ -120,7 +117,7 @@ pub(crate) struct Answer {
     is_quotable: bool,
 }
 
-pub(crate) async fn send(client: &Client, request: Request<'_>) -> Result<Answer, Failure> {
+pub(crate) async fn send(client: &Client, request: Request<'_>) -> Result<Response, Failure> {
     let url = address(request.base, request.path)?;
     let description = format!("{} {}", request.method, url.path());
     let is_quotable = !matches!(request.body, Body::Secret(_));
@@ -140,19 +137,19 @@ pub(crate) async fn send(client: &Client, request: Request<'_>) -> Result<Answer
         Body::Empty => call,
         Body::Plain(body) | Body::Secret(body) => call.json(body),
     };
-    let response = call.send().await.context(SilenceSnafu { request: &description })?;
+    let response = call.send().await.context(NoResponseSnafu { request: &description })?;
     let status = response.status();
     let token =
         response.headers().get(NEW_TOKEN_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let bytes = response.bytes().await.context(SilenceSnafu { request: &description })?;
-    // Not every answer has a body, and not every body is JSON; who needs a field of it asks for the field.
+    let bytes = response.bytes().await.context(NoResponseSnafu { request: &description })?;
+    // Not every response has a JSON body; `field` reports missing fields.
     let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-    Ok(Answer { status, token, request: description, body, is_quotable })
+    Ok(Response { status, token, request: description, body, is_quotable })
 }
 
 fn address(base: &str, path: &[&str]) -> Result<Url, Failure> {
     let mut url = Url::parse(base).ok().context(AddressSnafu { address: base })?;
-    // Every address of these two schemes has a path, which is what the segments below ask of it.
+    // URLs of these schemes always have a path, which `path_segments_mut` requires.
     if !matches!(url.scheme(), "http" | "https") {
         return AddressSnafu { address: base }.fail();
     }
@@ -162,15 +159,15 @@ fn address(base: &str, path: &[&str]) -> Result<Url, Failure> {
     Ok(url)
 }
 
-impl Answer {
-    /// The body, where the request was granted.
-    pub(crate) fn granted(self) -> Result<Value, Failure> {
+impl Response {
+    /// The body of a successful response.
+    pub(crate) fn success(self) -> Result<Value, Failure> {
         if self.status.is_success() { Ok(self.body) } else { Err(self.into_rejection()) }
     }
 
-    /// The body, or nothing where what was asked for does not exist.
-    pub(crate) fn found(self) -> Result<Option<Value>, Failure> {
-        if self.status == StatusCode::NOT_FOUND { Ok(None) } else { self.granted().map(Some) }
+    /// The body of a successful response, or none for 404.
+    pub(crate) fn success_if_found(self) -> Result<Option<Value>, Failure> {
+        if self.status == StatusCode::NOT_FOUND { Ok(None) } else { self.success().map(Some) }
     }
 
     pub(crate) fn into_rejection(self) -> Failure {
@@ -183,21 +180,22 @@ impl Answer {
         Failure::Incomplete { request: self.request, field: field.to_owned() }
     }
 
-    /// A part of the body, where the request was granted.
-    pub(crate) fn part<T: DeserializeOwned>(self, path: &[&str]) -> Result<T, Failure> {
+    /// A field of the body of a successful response.
+    pub(crate) fn field<T: DeserializeOwned>(self, path: &[&str]) -> Result<T, Failure> {
         let request = self.request.clone();
-        let part =
-            path.iter().try_fold(self.granted()?, |mut value, field| value.get_mut(field).map(Value::take));
-        part.and_then(|part| serde_json::from_value(part).ok())
+        let value =
+            path.iter().try_fold(self.success()?, |mut value, field| value.get_mut(field).map(Value::take));
+        value
+            .and_then(|value| serde_json::from_value(value).ok())
             .context(IncompleteSnafu { request, field: path.join(".") })
     }
 }
 
-/// What the server says of its refusal: the identity service in `error.message`, the message bus in `reason`, others in
-/// a field that is named like the reason.
+/// Error message of a response: Keystone uses `error.message`, RabbitMQ `reason`, other services a field named after
+/// the error.
 fn detail(body: &Value) -> Option<&str> {
-    let named = || body.as_object()?.values().find_map(|value| value.get("message"));
-    body.pointer("/error/message").or_else(|| body.get("reason")).or_else(named).and_then(Value::as_str)
+    let nested = || body.as_object()?.values().find_map(|value| value.get("message"));
+    body.pointer("/error/message").or_else(|| body.get("reason")).or_else(nested).and_then(Value::as_str)
 }
 
 #[cfg(test)]
@@ -217,30 +215,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_web_address_is_refused() {
+    fn an_invalid_url_is_rejected() {
         for base in ["host:15672", "mailto:someone", ""] {
             let error = address(base, &[]).map_err(|failure| failure.into_port_error("act"));
-            assert!(matches!(error, Err(PortError::Refused { .. })), "{base}");
+            assert!(matches!(error, Err(PortError::Rejected { .. })), "{base}");
         }
     }
 
     #[test]
-    fn statuses_become_what_the_engine_can_act_on() -> Outcome {
+    fn statuses_map_to_temporary_and_permanent_errors() -> Outcome {
         for status in [401, 404, 408, 429, 500, 503] {
             let status = StatusCode::from_u16(status)?;
             assert!(matches!(rejection(status), PortError::Unavailable { .. }), "{status}");
         }
         for status in [400, 403, 422] {
             let status = StatusCode::from_u16(status)?;
-            assert!(matches!(rejection(status), PortError::Refused { .. }), "{status}");
+            assert!(matches!(rejection(status), PortError::Rejected { .. }), "{status}");
         }
         assert!(matches!(rejection(StatusCode::CONFLICT), PortError::Conflict { .. }));
         Ok(())
     }
 
     #[test]
-    fn an_answer_to_a_secret_is_not_repeated() {
-        let answer = |is_quotable| Answer {
+    fn a_response_to_a_secret_body_is_not_printed() {
+        let response = |is_quotable| Response {
             status: StatusCode::BAD_REQUEST,
             token: None,
             request: "PUT /thing".to_owned(),
@@ -248,12 +246,9 @@ mod tests {
             is_quotable,
         };
         assert_eq!(
-            answer(true).into_rejection().to_string(),
-            "PUT /thing was answered with 400 Bad Request: hunter2 is too short"
+            response(true).into_rejection().to_string(),
+            "PUT /thing returned 400 Bad Request: hunter2 is too short"
         );
-        assert_eq!(
-            answer(false).into_rejection().to_string(),
-            "PUT /thing was answered with 400 Bad Request"
-        );
+        assert_eq!(response(false).into_rejection().to_string(), "PUT /thing returned 400 Bad Request");
     }
 }

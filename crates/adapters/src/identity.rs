@@ -1,4 +1,4 @@
-//! The identity service, by its v3 API over HTTP.
+//! The identity service, through its v3 API.
 
 use async_trait::async_trait;
 use openstack_operator_engine::ports::{Identity, IdentityEntries, IdentityLogin, PortResult};
@@ -12,20 +12,20 @@ mod account;
 mod catalog;
 pub(crate) mod session;
 
-/// The domain that everything the operator makes is in, by its id.
+/// Id of the domain that the operator uses.
 const DOMAIN: &str = "default";
 
-/// Speaks to the v3 API. It keeps the administrator's token as long as it is good.
+/// Client of the v3 API. The administrator's token is reused until shortly before it expires.
 pub struct IdentityV3 {
     client: Client,
     tokens: Tokens,
 }
 
 impl IdentityV3 {
-    /// A process-wide TLS provider must be installed before.
+    /// Requires a process-wide TLS provider.
     pub fn new() -> PortResult<Self> {
-        let client =
-            http::client().map_err(|failure| failure.into_port_error("prepare for the identity service"))?;
+        let client = http::client()
+            .map_err(|failure| failure.into_port_error("create an HTTP client for the identity service"))?;
         Ok(Self { client, tokens: Tokens::default() })
     }
 
@@ -57,7 +57,7 @@ impl Identity for IdentityV3 {
         for user in &entries.users {
             let name = &user.login.username;
             let action = format!("set up user {name} in the identity service");
-            // The administrator may be given roles, but its password is not changed behind the operator's back.
+            // The administrator may get roles, but never another password.
             if user.login.password != server.administrator.password {
                 administrator::protect(&server.administrator, name, &action)?;
             }

@@ -1,4 +1,4 @@
-//! The cluster, by its API server.
+//! The cluster, through the Kubernetes API server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use crate::kube::failure::{Failure, within};
 
 mod failure;
 
-/// Requests are short; the client's own limits are made for watches.
+/// Requests are short; the client's own timeouts suit watches.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// What the API server takes as the text of an event.
-const NOTE_BYTES: usize = 1024;
+/// The API server's limit for the note of an Event.
+const MAX_NOTE_BYTES: usize = 1024;
 const EVENT: Kind = Kind::new("events.k8s.io", "v1", "Event", "events");
 
-/// Is told of every request that writes, by its verb, before it is sent.
+/// Called with the verb before each write request.
 pub type OnWrite = Arc<dyn Fn(&'static str) + Send + Sync>;
 
-/// Speaks to the API server.
+/// Client of the API server.
 #[derive(Clone)]
 pub struct KubeCluster {
     client: Client,
@@ -46,13 +46,13 @@ enum Children {
 }
 
 impl KubeCluster {
-    /// Knows children from watches that fill the index.
+    /// Takes children from an index that watches fill.
     #[must_use]
     pub fn watched(client: Client, index: Arc<ChildIndex>) -> Self {
         Self::new(client, Children::Watched(index))
     }
 
-    /// Asks for children each time: of every kind that plans are lowered to, and of the operator's own kinds.
+    /// Lists children on each call: all child kinds and the operator's own kinds.
     #[must_use]
     pub fn listing(client: Client, own_kinds: Vec<Kind>) -> Self {
         Self::new(client, Children::Listed(own_kinds))
@@ -75,13 +75,13 @@ impl KubeCluster {
         Api::namespaced_with(self.client.clone(), namespace, &kind.resource())
     }
 
-    fn writes(&self, verb: &'static str) {
+    fn notify_write(&self, verb: &'static str) {
         if let Some(on_write) = &self.on_write {
             on_write(verb);
         }
     }
 
-    /// Whether an object of this name is still the one with the uid.
+    /// Whether the object with this name still has the uid.
     async fn is_same(&self, kind: Kind, namespace: &str, name: &str, uid: &str) -> Result<bool, Failure> {
         let api = self.api(kind, namespace);
         let found = within(TIMEOUT, api.get_metadata_opt(name)).await?;
@@ -100,7 +100,7 @@ impl KubeCluster {
             Ok(found) => {
                 Ok(found.items.iter().filter_map(|object| child(kind, &object.metadata, owner_uid)).collect())
             }
-            // What the cluster does not serve has no objects.
+            // A kind that the cluster does not serve has no objects.
             Err(failure) if failure.is_not_found() => Ok(Vec::new()),
             Err(failure) => {
                 Err(failure.into_port_error(kind, format!("list {} in {namespace}", kind.plural)))
@@ -135,14 +135,14 @@ impl Cluster for KubeCluster {
             failure.into_port_error(kind, format!("list {} in {namespace}", kind.plural))
         })?;
         for object in &mut found.items {
-            // Items of a list do not say what they are.
+            // Items of a list lack apiVersion and kind.
             object.types = Some(TypeMeta { api_version: kind.api_version(), kind: kind.kind.to_owned() });
         }
         Ok(found.items)
     }
 
     async fn apply(&self, namespace: &str, manifest: &Manifest) -> PortResult<DynamicObject> {
-        self.writes("apply");
+        self.notify_write("apply");
         let (kind, name) = (manifest.kind, &manifest.name);
         let api = self.api(kind, namespace);
         let patch = Patch::Apply(&manifest.body);
@@ -152,7 +152,7 @@ impl Cluster for KubeCluster {
     }
 
     async fn delete(&self, kind: Kind, namespace: &str, name: &str, uid: &str) -> PortResult<()> {
-        self.writes("delete");
+        self.notify_write("delete");
         let parameters = DeleteParams {
             preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
             ..DeleteParams::background()
@@ -162,7 +162,7 @@ impl Cluster for KubeCluster {
         match within(TIMEOUT, api.delete(name, &parameters)).await {
             Err(failure) if failure.is_not_found() => Ok(()),
             Err(failure) if failure.is_conflict() => {
-                // The answer does not say reliably whether it is another object or a change at the same time.
+                // The response does not reliably distinguish a recreated object from a concurrent change.
                 match self.is_same(kind, namespace, name, uid).await {
                     Ok(false) => Ok(()),
                     Ok(true) => Err(PortError::Conflict { action: action() }),
@@ -181,18 +181,18 @@ impl Cluster for KubeCluster {
         name: &str,
         metadata: Value,
     ) -> PortResult<()> {
-        self.writes("patch");
+        self.notify_write("patch");
         let api = self.api(kind, namespace);
         let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let patch = Patch::Merge(json!({"metadata": metadata}));
         within(TIMEOUT, api.patch_metadata(name, &parameters, &patch)).await.map_err(|failure| {
-            failure.into_port_error(kind, format!("change metadata of {}", title(kind, namespace, name)))
+            failure.into_port_error(kind, format!("patch metadata of {}", title(kind, namespace, name)))
         })?;
         Ok(())
     }
 
     async fn write_status(&self, kind: Kind, namespace: &str, name: &str, status: Value) -> PortResult<()> {
-        self.writes("status");
+        self.notify_write("status");
         let api = self.api(kind, namespace);
         let body = json!({
             "apiVersion": kind.api_version(),
@@ -211,7 +211,7 @@ impl Cluster for KubeCluster {
 
     async fn children(&self, namespace: &str, owner_uid: &str) -> PortResult<Vec<ChildReference>> {
         match &self.children {
-            Children::Watched(index) => Ok(index.of(owner_uid)),
+            Children::Watched(index) => Ok(index.children_of(owner_uid)),
             Children::Listed(own_kinds) => {
                 let mut children = Vec::new();
                 for kind in CHILD_KINDS.iter().chain(own_kinds) {
@@ -223,11 +223,14 @@ impl Cluster for KubeCluster {
     }
 
     async fn publish(&self, object: &DynamicObject, event: Announcement) -> PortResult<()> {
-        self.writes("event");
+        self.notify_write("event");
         let reference = reference(object);
         within(TIMEOUT, self.recorder.publish(&kubernetes_event(&event), &reference)).await.map_err(
             |failure| {
-                failure.into_port_error(EVENT, format!("announce {} of {}", event.reason, object.name_any()))
+                failure.into_port_error(
+                    EVENT,
+                    format!("publish Event {} for {}", event.reason, object.name_any()),
+                )
             },
         )
     }
@@ -258,13 +261,13 @@ fn reference(object: &DynamicObject) -> ObjectReference {
 
 fn kubernetes_event(event: &Announcement) -> Event {
     let digest = Sha256::digest(&event.note);
-    let note = &event.note[..event.note.floor_char_boundary(NOTE_BYTES)];
+    let note = &event.note[..event.note.floor_char_boundary(MAX_NOTE_BYTES)];
     Event {
         type_: if event.warning { EventType::Warning } else { EventType::Normal },
         reason: event.reason.to_owned(),
         note: Some(note.to_owned()),
-        // The recorder counts an event again, with its first text, where all but the text is the same. Another text
-        // must therefore be another action.
+        // The recorder merges events that differ only in their note, and keeps the first note. A different action per
+        // note prevents that.
         action: format!("Reconcile-{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3]),
         secondary: None,
     }

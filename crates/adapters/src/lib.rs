@@ -1,5 +1,5 @@
-//! The outside as the engine's ports see it: the cluster, a database server, a message bus, the identity service, and
-//! where agents of nodes register.
+//! Implementations of the engine's ports: Kubernetes API, database server, message bus, identity service, and
+//! registries of agents.
 
 pub mod agents;
 pub mod bus;

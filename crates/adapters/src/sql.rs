@@ -1,4 +1,4 @@
-//! The database server, by its SQL.
+//! The database server, through SQL.
 
 use std::time::Duration;
 
@@ -11,22 +11,21 @@ use tokio::time::timeout;
 
 use crate::administrator;
 
-/// Longer than the five seconds after which a name that got no answer is asked for again.
+/// Longer than the five seconds after which the resolver retries a DNS query.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 const DATABASE_NAME_LENGTH: usize = 64;
 const USER_NAME_LENGTH: usize = 80;
-/// The second is the name that older servers have for the first.
+/// Older servers call utf8mb3 utf8.
 const CHARACTER_SETS: [&str; 2] = ["utf8mb3", "utf8"];
-/// The modes that quoting depends on are off, whatever the server is set to, and a right given to a user who has
-/// just gone does not make one without a password.
+/// Resets the modes that quoting depends on, and prevents GRANT from creating a user without a password.
 const SESSION: &str = "SET SESSION sql_mode = 'NO_AUTO_CREATE_USER'";
 
 const ACCESS_DENIED: u16 = 1045;
-/// No right on the database, on the table, for the operation, or to make users; a password that a policy forbids.
-const REFUSALS: [u16; 5] = [1044, 1142, 1227, 1410, 1819];
+/// Missing privileges on the database, the table, the operation or to create users; a password that violates a policy.
+const PERMANENT_ERRORS: [u16; 5] = [1044, 1142, 1227, 1410, 1819];
 
-/// Speaks SQL, with one short connection for each call.
+/// SQL client with one short connection per call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MariaSql;
 
@@ -53,38 +52,38 @@ impl Sql for MariaSql {
 
 #[derive(Debug, Snafu)]
 enum Failure {
-    #[snafu(display("{name:?} cannot name a database; use up to 64 letters, digits and underscores"))]
+    #[snafu(display("invalid database name {name:?}; use up to 64 letters, digits and underscores"))]
     DatabaseName { name: String },
-    #[snafu(display("{name:?} cannot name a user; use up to 80 letters, digits, underscores and hyphens"))]
+    #[snafu(display("invalid username {name:?}; use up to 80 letters, digits, underscores and hyphens"))]
     UserName { name: String },
     #[snafu(display("no connection within {} seconds", CONNECT_TIMEOUT.as_secs()))]
     SlowConnection { source: tokio::time::error::Elapsed },
-    #[snafu(display("a statement was not done within {} seconds", STATEMENT_TIMEOUT.as_secs()))]
+    #[snafu(display("a statement did not finish within {} seconds", STATEMENT_TIMEOUT.as_secs()))]
     SlowStatement { source: tokio::time::error::Elapsed },
     #[snafu(display("the connection failed"))]
     Connection { source: std::io::Error },
-    #[snafu(display("the server answered with error {code}{message}"))]
+    #[snafu(display("the server returned error {code}{message}"))]
     Server { code: u16, message: String },
-    /// The driver's own errors may hold rows, so nothing of them is repeated.
-    #[snafu(display("the server's answer could not be understood"))]
+    /// Errors of the driver may contain rows, so they are not printed.
+    #[snafu(display("the server sent an invalid response"))]
     Protocol,
 }
 
 impl Failure {
-    /// An administrator who is not let in may be let in later, when the server has taken over a new password.
+    /// An authentication failure is temporary: the server may not have a new password yet.
     fn into_port_error(self, action: String) -> PortError {
         match &self {
             Self::DatabaseName { .. } | Self::UserName { .. } => {
-                PortError::Refused { action, reason: self.to_string() }
+                PortError::Rejected { action, reason: self.to_string() }
             }
-            Self::Server { code, .. } if REFUSALS.contains(code) => {
-                PortError::Refused { action, reason: self.to_string() }
+            Self::Server { code, .. } if PERMANENT_ERRORS.contains(code) => {
+                PortError::Rejected { action, reason: self.to_string() }
             }
             _ => PortError::Unavailable { action, source: Box::new(self) },
         }
     }
 
-    /// Without the server's words, which may quote the statement and so the password in it.
+    /// Removes the server's message, which may quote the password in the statement.
     fn without_message(self) -> Self {
         match self {
             Self::Server { code, .. } => Self::Server { code, message: String::new() },
@@ -113,7 +112,7 @@ async fn ensure_grant(server: &SqlServer, grant: &SqlGrant) -> Result<bool, Fail
     let password = literal(&grant.user.password);
     let statement = if !has_user(&mut connection, &grant.user.username).await? {
         Some(format!("CREATE USER IF NOT EXISTS {account} IDENTIFIED BY {password}"))
-    } else if !accepts(server, &grant.user).await? {
+    } else if !has_password(server, &grant.user).await? {
         Some(format!("ALTER USER {account} IDENTIFIED BY {password}"))
     } else {
         None
@@ -122,17 +121,17 @@ async fn ensure_grant(server: &SqlServer, grant: &SqlGrant) -> Result<bool, Fail
         execute(&mut connection, &statement).await.map_err(Failure::without_message)?;
         wrote = true;
     }
-    let rights = all_rights(database);
+    let statement = grant_statement(database);
     let grants = query(&mut connection, &format!("SHOW GRANTS FOR {account}")).await?;
-    if !grants.iter().any(|grant| grant.starts_with(&format!("{rights} TO "))) {
-        execute(&mut connection, &format!("{rights} TO {account}")).await?;
+    if !grants.iter().any(|grant| grant.starts_with(&format!("{statement} TO "))) {
+        execute(&mut connection, &format!("{statement} TO {account}")).await?;
         wrote = true;
     }
     disconnect(connection).await;
     Ok(wrote)
 }
 
-/// An existing database stays as it is, since another character set would be another meaning of what is in it.
+/// An existing database is not changed, since another character set would reinterpret its data.
 async fn ensure_database(connection: &mut Conn, database: &str) -> Result<bool, Failure> {
     let statement = format!(
         "SELECT DEFAULT_CHARACTER_SET_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = {}",
@@ -144,7 +143,7 @@ async fn ensure_database(connection: &mut Conn, database: &str) -> Result<bool, 
             tracing::warn!(
                 database,
                 character_set,
-                "an existing database has another character set than utf8mb3"
+                "the existing database has a character set other than utf8mb3"
             );
         }
         return Ok(false);
@@ -179,7 +178,7 @@ async fn has_user(connection: &mut Conn, user: &str) -> Result<bool, Failure> {
 }
 
 /// Whether the user has this password.
-async fn accepts(server: &SqlServer, user: &Login) -> Result<bool, Failure> {
+async fn has_password(server: &SqlServer, user: &Login) -> Result<bool, Failure> {
     match connect(server, user).await {
         Ok(connection) => {
             disconnect(connection).await;
@@ -196,7 +195,7 @@ async fn connect(server: &SqlServer, login: &Login) -> Result<Conn, Failure> {
         .tcp_port(server.port)
         .user(Some(&login.username))
         .pass(Some(&login.password))
-        // A server on this machine would otherwise be asked for its socket, which may be another container's.
+        // The driver would otherwise switch to the server's Unix socket, which may belong to another container.
         .prefer_socket(false)
         .init(vec![SESSION]);
     Ok(timeout(CONNECT_TIMEOUT, Conn::new(options)).await.context(SlowConnectionSnafu)??)
@@ -214,36 +213,36 @@ async fn query(connection: &mut Conn, statement: &str) -> Result<Vec<String>, Fa
     rows.into_iter().map(|mut row| row.take_opt(0).and_then(Result::ok).context(ProtocolSnafu)).collect()
 }
 
-/// What was asked for is done, so a farewell that fails does not matter.
+/// Failures do not matter, since all statements are done.
 async fn disconnect(connection: Conn) {
     if !matches!(timeout(STATEMENT_TIMEOUT, connection.disconnect()).await, Ok(Ok(()))) {
-        tracing::debug!("a connection to a database server was not closed in order");
+        tracing::debug!("failed to close a database connection cleanly");
     }
 }
 
-/// Names are the only text that goes into a statement without being a literal.
+/// Names are the only text in a statement that is not quoted as a literal.
 fn database_name(name: &str) -> Result<&str, Failure> {
-    let is_right = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let has_length = (1..=DATABASE_NAME_LENGTH).contains(&name.len());
-    ensure!(has_length && name.bytes().all(is_right), DatabaseNameSnafu { name });
+    ensure!(has_length && name.bytes().all(is_allowed), DatabaseNameSnafu { name });
     Ok(name)
 }
 
-/// The user from everywhere, as statements name it.
+/// Account name of a user from any host, for use in statements.
 fn account(user: &str) -> Result<String, Failure> {
-    let is_right = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let has_length = (1..=USER_NAME_LENGTH).contains(&user.len());
-    ensure!(has_length && user.bytes().all(is_right), UserNameSnafu { name: user });
+    ensure!(has_length && user.bytes().all(is_allowed), UserNameSnafu { name: user });
     Ok(format!("'{user}'@'%'"))
 }
 
-/// The statement without its end, in the words in which the server lists it. An underscore stands for any letter
-/// there, which would give rights on databases with similar names.
-fn all_rights(database: &str) -> String {
+/// The GRANT statement without the account, as the server lists it. An unescaped underscore is a wildcard and would
+/// grant privileges on databases with similar names.
+fn grant_statement(database: &str) -> String {
     format!("GRANT ALL PRIVILEGES ON `{}`.*", database.replace('_', "\\_"))
 }
 
-/// A text as it is written in a statement, which is the only way for what cannot be a parameter.
+/// Quotes text for statements that do not support parameters.
 fn literal(text: &str) -> String {
     let mut literal = String::with_capacity(text.len() + 2);
     literal.push('\'');

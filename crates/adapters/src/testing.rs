@@ -1,4 +1,4 @@
-//! A server on the loopback interface that answers as a function says, for tests of what speaks HTTP.
+//! An HTTP server on the loopback interface with a scripted service, for tests.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,14 +7,14 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCod
 use openstack_operator_engine::ports::{PortError, PortResult};
 use serde_json::Value;
 
-/// What a test returns, so that whatever it needs can fail it.
+/// Result of a test.
 pub(crate) type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-/// One request, taken apart.
+/// A parsed request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) method: Method,
-    /// Segments as they were sent, still encoded.
+    /// Encoded path segments.
     pub(crate) path: Vec<String>,
     pub(crate) query: String,
     pub(crate) headers: HeaderMap,
@@ -40,13 +40,13 @@ impl Request {
     }
 }
 
-pub(crate) struct Reply {
+pub(crate) struct FakeResponse {
     status: StatusCode,
     headers: Vec<(&'static str, String)>,
     body: Value,
 }
 
-impl Reply {
+impl FakeResponse {
     pub(crate) fn new(status: u16, body: Value) -> Self {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Self { status, headers: Vec::new(), body }
@@ -62,18 +62,18 @@ impl Reply {
     }
 }
 
-/// Something that answers requests and can be looked at and changed by the test in between.
-pub(crate) trait Answering: Send + 'static {
-    fn answer(&mut self, request: &Request) -> Reply;
+/// A service with state that tests can inspect and change.
+pub(crate) trait FakeService: Send + 'static {
+    fn respond(&mut self, request: &Request) -> FakeResponse;
 }
 
-/// The state of a running server and everything that it was asked.
+/// State of a running server and its received requests.
 pub(crate) struct Server<T> {
     pub(crate) url: String,
     shared: Arc<Mutex<(T, Vec<Request>)>>,
 }
 
-impl<T: Answering> Server<T> {
+impl<T: FakeService> Server<T> {
     pub(crate) async fn start(state: T) -> std::io::Result<Self> {
         install_tls_provider();
         let shared = Arc::new(Mutex::new((state, Vec::new())));
@@ -82,7 +82,7 @@ impl<T: Answering> Server<T> {
         let router = axum::Router::new().fallback({
             let shared = Arc::clone(&shared);
             move |method: Method, uri: Uri, headers: HeaderMap, bytes: Bytes| async move {
-                answer(&mut lock(&shared), method, &uri, headers, &bytes)
+                respond(&mut lock(&shared), method, &uri, headers, &bytes)
             }
         });
         tokio::spawn(async move { axum::serve(listener, router).await });
@@ -93,13 +93,13 @@ impl<T: Answering> Server<T> {
         change(&mut lock(&self.shared).0)
     }
 
-    /// What was asked since this was asked the last time.
+    /// Requests since the last call.
     pub(crate) fn requests(&self) -> Vec<Request> {
         std::mem::take(&mut lock(&self.shared).1)
     }
 }
 
-/// Another test of the same process may have been first, which is as good.
+/// Another test of the process may already have installed it.
 pub(crate) fn install_tls_provider() {
     drop(rustls::crypto::ring::default_provider().install_default());
 }
@@ -108,7 +108,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn answer<T: Answering>(
+fn respond<T: FakeService>(
     (state, requests): &mut (T, Vec<Request>),
     method: Method,
     uri: &Uri,
@@ -122,16 +122,16 @@ fn answer<T: Answering>(
         headers,
         body: serde_json::from_slice(bytes).unwrap_or(Value::Null),
     };
-    let reply = state.answer(&request);
+    let fake = state.respond(&request);
     requests.push(request);
-    let body = match reply.body {
+    let body = match fake.body {
         Value::Null => Body::empty(),
         Value::String(text) => Body::from(text),
         body => Body::from(body.to_string()),
     };
     let mut response = Response::new(body);
-    *response.status_mut() = reply.status;
-    for (name, value) in reply.headers {
+    *response.status_mut() = fake.status;
+    for (name, value) in fake.headers {
         response
             .headers_mut()
             .extend(HeaderValue::from_str(&value).map(|value| (HeaderName::from_static(name), value)));
@@ -139,18 +139,18 @@ fn answer<T: Answering>(
     response
 }
 
-/// The error that a call must have ended with.
+/// The error of a call that must fail.
 pub(crate) fn failure<T>(result: PortResult<T>) -> Result<PortError, &'static str> {
-    result.err().ok_or("what must fail did not")
+    result.err().ok_or("the call must fail")
 }
 
-/// Everything that an error says to anyone, in both ways of writing it.
-pub(crate) fn everything_said(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut said = format!("{error:?}");
+/// All text of an error and its causes, in display and debug format.
+pub(crate) fn full_error_text(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = format!("{error:?}");
     let mut next = Some(error);
     while let Some(error) = next {
-        said = format!("{said}\n{error}\n{error:#?}");
+        text = format!("{text}\n{error}\n{error:#?}");
         next = error.source();
     }
-    said
+    text
 }

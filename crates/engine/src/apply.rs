@@ -1,4 +1,4 @@
-//! Applying: sends what differs from what is there, and nothing else.
+//! Applying: sends only manifests that differ from the live object.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -15,41 +15,41 @@ use serde_json::Value;
 use crate::engine::Engine;
 use crate::ports::PortResult;
 
-/// For how long a failed Job stays before it is tried again, so that its log can be read.
-const KEPT: SignedDuration = SignedDuration::from_mins(5);
+/// How long a failed Job is kept for its log before it is retried.
+const FAILED_JOB_RETENTION: SignedDuration = SignedDuration::from_mins(5);
 
-/// What came of applying one manifest.
+/// Result of applying one manifest.
 pub(crate) enum Applied {
     Live(Box<DynamicObject>),
     NotYet(Progress),
 }
 
-/// Intents that the API server stored in another form than they were sent in, so that comparing does not help.
+/// Manifests that the API server stores in another form than they were sent in, so that comparing them is useless.
 #[derive(Default)]
 pub(crate) struct AppliedIntents {
-    known: Mutex<HashMap<Place, Mark>>,
+    known: Mutex<HashMap<Location, Revision>>,
 }
 
-type Place = (Kind, String, String);
-/// What was intended, and the state that came of it.
-type Mark = (String, String);
+type Location = (Kind, String, String);
+/// Hash of the manifest, and the generation of the object after it was applied.
+type Revision = (String, String);
 
 impl AppliedIntents {
-    fn same(&self, place: &Place, mark: &Mark) -> bool {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(place) == Some(mark)
+    fn matches(&self, location: &Location, revision: &Revision) -> bool {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(location) == Some(revision)
     }
 
-    fn remember(&self, place: Place, mark: Mark) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(place, mark);
+    fn remember(&self, location: Location, revision: Revision) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(location, revision);
     }
 
-    fn forget(&self, place: &Place) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(place);
+    fn forget(&self, location: &Location) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(location);
     }
 }
 
 impl Engine {
-    /// Brings one object to what the manifest says. An apply that would change nothing is not sent.
+    /// Applies one manifest, unless the live object already matches it.
     pub(crate) async fn apply(&self, namespace: &str, manifest: &Manifest) -> PortResult<Applied> {
         let live = self.ports.cluster.get(manifest.kind, namespace, &manifest.name).await?;
         let Some(live) = live else {
@@ -72,25 +72,27 @@ impl Engine {
     }
 
     async fn send(&self, namespace: &str, manifest: &Manifest) -> PortResult<Applied> {
-        let marked = marked(manifest);
-        let live = self.ports.cluster.apply(namespace, &marked).await?;
-        let place = place(namespace, manifest);
-        if contains(&whole(&live), &marked.body) {
-            self.applied.forget(&place);
+        let annotated = annotated(manifest);
+        let live = self.ports.cluster.apply(namespace, &annotated).await?;
+        let location = location(namespace, manifest);
+        if contains(&to_json(&live), &annotated.body) {
+            self.applied.forget(&location);
         } else {
-            self.applied.remember(place, (intent(manifest), state(&live)));
+            self.applied.remember(location, (intent_hash(manifest), generation(&live)));
         }
         Ok(Applied::Live(Box::new(live)))
     }
 
     pub(crate) fn is_applied(&self, namespace: &str, manifest: &Manifest, live: &DynamicObject) -> bool {
-        let marked = marked(manifest);
-        contains(&whole(live), &marked.body)
-            || self.applied.same(&place(namespace, manifest), &(intent(manifest), state(live)))
+        let annotated = annotated(manifest);
+        contains(&to_json(live), &annotated.body)
+            || self
+                .applied
+                .matches(&location(namespace, manifest), &(intent_hash(manifest), generation(live)))
     }
 
-    /// A Job's work cannot be changed. One that is finished makes room for another; one that runs is let finish, for
-    /// a migration that is cut short is worse than one that is late. One that cannot even begin has nothing to finish.
+    /// Jobs are immutable. A finished Job with another task is deleted and recreated. A running Job finishes first,
+    /// since an interrupted migration is worse than a late one. A Job whose pods have not started is replaced at once.
     async fn apply_job(
         &self,
         namespace: &str,
@@ -98,22 +100,24 @@ impl Engine {
         live: DynamicObject,
     ) -> PortResult<Applied> {
         let name = &manifest.name;
-        let data = whole(&live);
+        let data = to_json(&live);
         let same = annotation(&data, TASK_ANNOTATION) == annotation(&manifest.body, TASK_ANNOTATION);
-        let mut progress = Progress::waiting(format!("Job {name} makes room for another"));
+        let mut progress = Progress::waiting(format!("the operator recreates Job {name}"));
         match assess::job_outcome(&data) {
             JobOutcome::Complete if same => return Ok(Applied::Live(Box::new(live))),
             JobOutcome::Running if same && contains(&data, &manifest.body) => {
                 return Ok(Applied::Live(Box::new(live)));
             }
-            JobOutcome::Running if self.may_work(namespace, name).await? => {
-                let message = format!("Job {name} of an earlier change still runs");
+            JobOutcome::Running if self.may_have_started(namespace, name).await? => {
+                let message = format!("Job {name} of an earlier change is still running");
                 let earlier = Applied::NotYet(Progress::waiting(message));
                 return Ok(if same { Applied::Live(Box::new(live)) } else { earlier });
             }
             JobOutcome::Failed if same => {
                 progress = assess::assess(JOB, name, &data);
-                if failed_at(&data).is_some_and(|at| at.duration_until(self.ports.environment.now()) < KEPT) {
+                if failed_at(&data)
+                    .is_some_and(|at| at.duration_until(self.ports.environment.now()) < FAILED_JOB_RETENTION)
+                {
                     return Ok(Applied::NotYet(progress));
                 }
             }
@@ -124,9 +128,9 @@ impl Engine {
         Ok(Applied::NotYet(progress))
     }
 
-    /// Whether a Job has or may have begun its work. It has not while it has pods of which no container was started
-    /// yet: their image cannot be had, or no node takes them.
-    async fn may_work(&self, namespace: &str, job: &str) -> PortResult<bool> {
+    /// Whether a Job has, or may have, started its work. It has not if it has pods and none of their containers ever
+    /// started, because the image cannot be pulled or the pods cannot be scheduled.
+    async fn may_have_started(&self, namespace: &str, job: &str) -> PortResult<bool> {
         let labels = BTreeMap::from([("batch.kubernetes.io/job-name".to_owned(), job.to_owned())]);
         let pods = self.ports.cluster.list(POD, namespace, &labels).await?;
         Ok(pods.is_empty() || pods.iter().any(has_started))
@@ -149,42 +153,42 @@ fn failed_at(job: &Value) -> Option<Timestamp> {
     failed["lastTransitionTime"].as_str()?.parse().ok()
 }
 
-/// Whose an object is, where it is not ours: two objects of ours with one name for their parts, or something of a
-/// stranger's. Taking it over would make both fight for ever.
+/// Error message if another controller owns the object. Two objects whose children share a name would overwrite each
+/// other forever.
 fn foreign_owner(manifest: &Manifest, live: &DynamicObject) -> Option<String> {
     let wanted = manifest.body.pointer("/metadata/ownerReferences/0/uid").and_then(Value::as_str)?;
     let owners = live.metadata.owner_references.iter().flatten();
     let other = owners.filter(|owner| owner.controller == Some(true)).find(|owner| owner.uid != wanted)?;
     Some(format!(
-        "{} {} belongs to {} {}: rename one of the two",
+        "{} {} belongs to {} {}; rename one of the two objects",
         manifest.kind.kind, manifest.name, other.kind, other.name
     ))
 }
 
-fn place(namespace: &str, manifest: &Manifest) -> Place {
+fn location(namespace: &str, manifest: &Manifest) -> Location {
     (manifest.kind, namespace.to_owned(), manifest.name.clone())
 }
 
-fn intent(manifest: &Manifest) -> String {
+fn intent_hash(manifest: &Manifest) -> String {
     name::hash(manifest.body.to_string())
 }
 
-/// What changes when somebody changes what we applied: the generation, where the kind has one.
-fn state(live: &DynamicObject) -> String {
+/// Changes whenever the applied fields change: the generation, or the resource version for kinds without one.
+fn generation(live: &DynamicObject) -> String {
     match live.metadata.generation {
         Some(generation) => generation.to_string(),
         None => live.metadata.resource_version.clone().unwrap_or_default(),
     }
 }
 
-fn marked(manifest: &Manifest) -> Manifest {
-    let mut marked = manifest.clone();
-    if let Some(metadata) = marked.body.get_mut("metadata").and_then(Value::as_object_mut) {
+fn annotated(manifest: &Manifest) -> Manifest {
+    let mut annotated = manifest.clone();
+    if let Some(metadata) = annotated.body.get_mut("metadata").and_then(Value::as_object_mut) {
         let annotations =
             metadata.entry("annotations").or_insert_with(|| Value::Object(serde_json::Map::new()));
-        annotations[APPLIED_ANNOTATION] = Value::String(intent(manifest));
+        annotations[APPLIED_ANNOTATION] = Value::String(intent_hash(manifest));
     }
-    marked
+    annotated
 }
 
 fn annotation<'a>(body: &'a Value, name: &str) -> Option<&'a str> {
@@ -192,18 +196,18 @@ fn annotation<'a>(body: &'a Value, name: &str) -> Option<&'a str> {
 }
 
 /// The object as one JSON value.
-pub(crate) fn whole(object: &DynamicObject) -> Value {
+pub(crate) fn to_json(object: &DynamicObject) -> Value {
     serde_json::to_value(object).unwrap_or(Value::Null)
 }
 
-/// Maps that Kubernetes takes as a whole: one label more selects something else.
+/// Maps that must match exactly: an additional label selects other objects.
 const WHOLE_MAPS: [&str; 3] = ["selector", "matchLabels", "nodeSelector"];
 
-/// Whether everything that `wanted` says holds in `live`.
+/// Whether `live` contains every field of `wanted`.
 fn contains(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => wanted.iter().all(|(field, wanted)| {
-            // What is empty is left out by the API server.
+            // The API server omits empty fields.
             live.get(field).map_or_else(
                 || is_empty(wanted),
                 |live| {
@@ -237,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_belongs_to_another_is_not_taken_over() {
+    fn an_object_of_another_controller_is_not_overwritten() {
         let owned = |uid: &str| {
             json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "x", "ownerReferences": [
                 { "apiVersion": "v", "kind": "Thing", "name": "t", "uid": uid, "controller": true }] } })
@@ -249,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_wanted_is_enough_and_less_is_not() {
+    fn additional_fields_match_and_missing_fields_do_not() {
         let live = json!({ "a": 1, "b": { "c": "x", "d": 2 }, "l": [{ "n": 1, "extra": true }] });
         assert!(contains(&live, &json!({ "b": { "c": "x" }, "l": [{ "n": 1 }] })));
         assert!(!contains(&live, &json!({ "b": { "c": "y" } })));

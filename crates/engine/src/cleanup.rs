@@ -1,4 +1,4 @@
-//! Cleanup: undoes what was recorded before an object goes. It needs no plan, so that a wrong spec cannot block it.
+//! Cleanup: undoes recorded effects before an object is deleted, without a plan: an invalid spec cannot block deletion.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,14 +10,13 @@ use openstack_operator_model::condition::{ConditionType, Findings, Progress, who
 use openstack_operator_model::status::{Effect, EffectKind, Status, Unreachable};
 use serde_json::json;
 
-use crate::claim::Undone;
+use crate::effect::UndoOutcome;
 use crate::engine::{Engine, FINALIZER, Key, Outcome};
 use crate::gather;
 use crate::ports::{Announcement, ChildReference, PortResult};
 
-/// For how long cleanup waits for a server that does not answer. Something left behind there is better than an
-/// object that never goes.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(300);
+/// How long deletion waits for an unreachable server. Leftovers there are better than an object that cannot be deleted.
+const UNREACHABLE_TIMEOUT: SignedDuration = SignedDuration::from_secs(300);
 
 impl Engine {
     pub(crate) async fn cleanup(
@@ -34,28 +33,30 @@ impl Engine {
         let parts = self.delete_parts(key, object).await?;
         if !parts.is_empty() {
             let parts: Vec<String> = parts.iter().map(title).collect();
-            let message = format!("waits for {} to be deleted", parts.join(", "));
-            self.say(key, object, before, before.clone(), message).await?;
+            let message = format!("waiting for deletion of {}", parts.join(", "));
+            self.report_waiting(key, object, before, before.clone(), message).await?;
             return Ok(Outcome::Waiting { after: None });
         }
         let left = self.undo_all(key, &before.effects).await?;
         let now = self.ports.environment.now();
         let unreachable = unreachable(&left, &before.unreachable, now);
-        let awaited: Vec<&Unreachable> =
-            unreachable.iter().filter(|one| one.since.0.duration_until(now) < PATIENCE).collect();
+        let awaited: Vec<&Unreachable> = unreachable
+            .iter()
+            .filter(|server| server.since.0.duration_until(now) < UNREACHABLE_TIMEOUT)
+            .collect();
         if !awaited.is_empty() {
-            let message = waiting(&awaited, &left);
-            // What is undone is off the record, so that a server that goes away later is not asked for it again.
+            let message = waiting_message(&awaited, &left);
+            // Undone effects leave the record, so that a server that fails later is not asked for them again.
             let status = Status { effects: left, unreachable, ..before.clone() };
-            self.say(key, object, before, status, message.clone()).await?;
+            self.report_waiting(key, object, before, status, message.clone()).await?;
             return Ok(Outcome::Failed { message });
         }
         if !left.is_empty() {
             let left: Vec<String> = left
                 .iter()
-                .map(|effect| format!("{} on {}", what(effect), title(&effect.provider)))
+                .map(|effect| format!("{} on {}", describe(effect), title(&effect.provider)))
                 .collect();
-            let note = format!("left behind, for what it was made on does not answer: {}", left.join(", "));
+            let note = format!("remove by hand, the server did not answer: {}", left.join(", "));
             let announcement = Announcement { warning: true, reason: "LeftBehind", note };
             self.ports.cluster.publish(object, announcement).await?;
         }
@@ -63,12 +64,12 @@ impl Engine {
         let metadata = json!({ "finalizers": rest, "resourceVersion": object.metadata.resource_version });
         self.ports.cluster.patch_metadata(key.kind, &key.namespace, &key.name, metadata).await?;
         self.needs.remove(key);
-        tracing::info!("cleaned up");
+        tracing::info!("deleted");
         Ok(Outcome::Gone)
     }
 
-    /// Says what keeps the object from going.
-    async fn say(
+    /// Reports what blocks the deletion.
+    async fn report_waiting(
         &self,
         key: &Key,
         object: &DynamicObject,
@@ -80,19 +81,20 @@ impl Engine {
         self.report(key, object, before, &Findings { parts, ..Findings::default() }, status).await
     }
 
-    /// Undoes all it can, and returns what it cannot undo now.
+    /// Undoes all effects it can, and returns the others.
     async fn undo_all(&self, key: &Key, effects: &[Effect]) -> PortResult<Vec<Effect>> {
         let mut left = Vec::new();
         for effect in effects {
-            if !key.is(&effect.provider) && self.undo(&key.namespace, effect).await? == Undone::Unreachable {
+            if !key.matches(&effect.provider)
+                && self.undo(&key.namespace, effect).await? == UndoOutcome::Unreachable
+            {
                 left.push(effect.clone());
             }
         }
         Ok(left)
     }
 
-    /// Deletes the objects of ours that this one consists of, each after all that use it. Returns those that are
-    /// still there.
+    /// Deletes the objects that this one consists of, each after all its users. Returns those that still exist.
     async fn delete_parts(&self, key: &Key, object: &DynamicObject) -> PortResult<Vec<Reference>> {
         let uid = object.metadata.uid.as_deref().unwrap_or_default();
         let kinds = self.kinds();
@@ -106,7 +108,7 @@ impl Engine {
         }
         let all: Vec<Reference> = parts.iter().map(|(child, _)| reference(child)).collect();
         let uses = parts.iter().map(|(_, live)| gather::status(&live.data).ok().map(|status| status.uses));
-        let used = used(&all.iter().cloned().zip(uses).collect());
+        let used = parts_in_use(&all.iter().cloned().zip(uses).collect());
         for (part, (child, live)) in all.iter().zip(&parts) {
             if !used.contains(part) && live.metadata.deletion_timestamp.is_none() {
                 self.ports.cluster.delete(child.kind, &key.namespace, &child.name, &child.uid).await?;
@@ -116,15 +118,16 @@ impl Engine {
     }
 }
 
-/// Parts that others use. One of which it cannot be read may use all but those that use it, be it through others.
-fn used(uses: &BTreeMap<Reference, Option<Vec<Reference>>>) -> BTreeSet<Reference> {
+/// Parts that other parts still use. A part with an unreadable status counts as a user of every part, except of its own
+/// direct and indirect users.
+fn parts_in_use(uses: &BTreeMap<Reference, Option<Vec<Reference>>>) -> BTreeSet<Reference> {
     let mut used: BTreeSet<Reference> = uses.values().flatten().flatten().cloned().collect();
     for (part, _) in uses.iter().filter(|(_, known)| known.is_none()) {
         let mut users = BTreeSet::from([part]);
         loop {
             let before = users.len();
             for (other, known) in uses {
-                if known.iter().flatten().any(|one| users.contains(one)) {
+                if known.iter().flatten().any(|used| users.contains(used)) {
                     users.insert(other);
                 }
             }
@@ -145,8 +148,8 @@ fn title(reference: &Reference) -> String {
     format!("{} {}", reference.kind, reference.name)
 }
 
-/// Since when each object that something is left on has not answered. It is remembered, so that neither a late start
-/// of the operator nor a restart of it counts as time in which the object was asked.
+/// Since when each server with remaining effects has not answered. The status keeps the time of the first failed
+/// attempt: it survives a restart of the operator, and time before it does not count.
 fn unreachable(left: &[Effect], known: &[Unreachable], now: Timestamp) -> Vec<Unreachable> {
     let providers: BTreeSet<&Reference> = left.iter().map(|effect| &effect.provider).collect();
     let since = |provider: &Reference| {
@@ -159,18 +162,18 @@ fn unreachable(left: &[Effect], known: &[Unreachable], now: Timestamp) -> Vec<Un
         .collect()
 }
 
-fn waiting(awaited: &[&Unreachable], left: &[Effect]) -> String {
-    let of = |provider: &Reference| {
+fn waiting_message(awaited: &[&Unreachable], left: &[Effect]) -> String {
+    let pending = |provider: &Reference| {
         let effects: Vec<String> =
-            left.iter().filter(|effect| effect.provider == *provider).map(what).collect();
-        format!("{} to drop {}", title(provider), effects.join(" and "))
+            left.iter().filter(|effect| effect.provider == *provider).map(describe).collect();
+        format!("{} to remove {}", title(provider), effects.join(" and "))
     };
-    let providers: Vec<String> = awaited.iter().map(|one| of(&one.provider)).collect();
-    format!("waits for {}", providers.join("; "))
+    let providers: Vec<String> = awaited.iter().map(|server| pending(&server.provider)).collect();
+    format!("waiting for {}", providers.join("; "))
 }
 
-fn what(effect: &Effect) -> String {
-    let what = match effect.what {
+fn describe(effect: &Effect) -> String {
+    let kind = match effect.what {
         EffectKind::Database => "database",
         EffectKind::DatabaseUser => "database user",
         EffectKind::MessagingHost => "virtual host",
@@ -178,7 +181,7 @@ fn what(effect: &Effect) -> String {
         EffectKind::CatalogService => "catalog service",
         EffectKind::IdentityUser => "identity user",
     };
-    format!("{what} {}", effect.name)
+    format!("{kind} {}", effect.name)
 }
 
 #[cfg(test)]
@@ -186,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_goes_after_those_that_use_it_and_before_all_others() {
+    fn an_unreadable_part_is_deleted_after_its_users_and_before_all_others() {
         let part = |name: &str| Reference { kind: "Part".to_owned(), name: name.to_owned() };
         let uses = |names: &[&str]| Some(names.iter().map(|name| part(name)).collect());
         let mut parts = BTreeMap::from([
@@ -197,7 +200,7 @@ mod tests {
             (part("cache"), uses(&[])),
         ]);
         let free = |parts: &BTreeMap<Reference, Option<Vec<Reference>>>| -> Vec<String> {
-            let used = used(parts);
+            let used = parts_in_use(parts);
             parts.keys().filter(|part| !used.contains(part)).map(|part| part.name.clone()).collect()
         };
         for next in ["agent", "server", "identity"] {

@@ -1,4 +1,4 @@
-//! What every reconcile works with, and what it may end with.
+//! The engine, its keys, and the outcomes of a reconcile.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,10 +15,10 @@ use crate::apply::AppliedIntents;
 use crate::ports::{PortError, Ports};
 use crate::route::NeedIndex;
 
-/// Kept on every object, so that what was made outside is undone before the object goes.
+/// Finalizer of every object: the operator removes external resources before Kubernetes deletes the object.
 pub const FINALIZER: &str = "openstack.k8s.io/cleanup";
 
-/// An object that is reconciled.
+/// Identifies an object of the operator's kinds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     pub kind: Kind,
@@ -27,8 +27,8 @@ pub struct Key {
 }
 
 impl Key {
-    /// Whether another object of the same namespace means this one.
-    pub(crate) fn is(&self, reference: &Reference) -> bool {
+    /// Whether a reference from the same namespace names this object.
+    pub(crate) fn matches(&self, reference: &Reference) -> bool {
         reference.kind == self.kind.kind && reference.name == self.name
     }
 }
@@ -39,18 +39,18 @@ impl fmt::Display for Key {
     }
 }
 
-/// How a reconcile ended, and what that means for the next one.
+/// Outcome of a reconcile; it determines when the next one runs.
 #[derive(Debug)]
 pub enum Outcome {
-    /// All is as it should be; look again for drift, or when a key is due.
+    /// Everything is in place; check again for drift, or when a key rotation is due.
     Done { recheck: Option<Duration> },
-    /// Something else must happen first; a watch tells, or the clock.
+    /// Something else must happen first; a watch event or the delay triggers the next reconcile.
     Waiting { after: Option<Duration> },
-    /// A person must change something.
+    /// The user must change something.
     Stalled,
-    /// The object does not exist any more.
+    /// The object no longer exists.
     Gone,
-    /// Something went wrong; try again, each time later.
+    /// An error; retry with increasing delay.
     Failed { message: String },
 }
 
@@ -83,7 +83,7 @@ pub struct Engine {
     pub services: &'static [&'static dyn AnyService],
     pub site: Site,
     pub ports: Ports,
-    /// Who waits for whom.
+    /// Which objects depend on which.
     pub needs: NeedIndex,
     pub(crate) applied: AppliedIntents,
 }
@@ -106,7 +106,7 @@ impl Engine {
     }
 }
 
-/// The object as lowering wants to know it.
+/// The object's identity, as lowering needs it.
 pub fn instance(service: &dyn AnyService, object: &DynamicObject) -> Instance {
     Instance {
         kind: service.kind(),
@@ -117,8 +117,8 @@ pub fn instance(service: &dyn AnyService, object: &DynamicObject) -> Instance {
     }
 }
 
-/// Runs a service's pure code. **Invariant:** a panic in it stops this object alone.
-pub(crate) fn guarded<T>(what: &str, pure: impl FnOnce() -> Result<T, Invalid>) -> Result<T, Stop> {
+/// Runs pure code of a service. **Invariant:** a panic stalls only this object.
+pub(crate) fn catch_panic<T>(step: &str, pure: impl FnOnce() -> Result<T, Invalid>) -> Result<T, Stop> {
     match catch_unwind(AssertUnwindSafe(pure)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(invalid)) => Err(Stop::Stall(Stall::InvalidSpec(invalid.to_string()))),
@@ -128,7 +128,9 @@ pub(crate) fn guarded<T>(what: &str, pure: impl FnOnce() -> Result<T, Invalid>) 
                 .map(|text| (*text).to_owned())
                 .or_else(|| panic.downcast_ref::<String>().cloned())
                 .unwrap_or_default();
-            Err(Stop::Stall(Stall::Bug(format!("{what} panicked: {text}; please report this"))))
+            Err(Stop::Stall(Stall::Bug(format!(
+                "panic while {step}: {text}; this is a bug in the operator, please report it"
+            ))))
         }
     }
 }

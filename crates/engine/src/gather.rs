@@ -1,4 +1,4 @@
-//! Gathering: reads what an object needs of others, and says what is missing.
+//! Gathering: reads what an object needs from other objects, and reports what is missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,30 +13,30 @@ use serde_json::Value;
 use crate::engine::{Engine, Key};
 use crate::ports::PortResult;
 
-/// What was read.
+/// Inputs of a plan, read from the cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     pub(crate) resolved: Resolved,
-    /// Objects that provide something but do not serve at the moment.
+    /// Objects that are planned but not Available.
     pub(crate) unavailable: BTreeSet<Reference>,
     /// Objects that workloads wait for and that are not Ready.
     pub(crate) unready: BTreeSet<Reference>,
-    /// Nodes that were asked for and are not Ready.
+    /// Selected nodes that are not Ready.
     pub(crate) lost_nodes: BTreeSet<String>,
     pub(crate) uses: Vec<Reference>,
-    /// `Done`, or the first thing that is missing.
+    /// The first missing input.
     pub(crate) progress: Option<Progress>,
 }
 
 impl Gathered {
-    /// Records something that is missing; the first one is reported.
+    /// Records a missing input; only the first one is reported.
     fn record_missing(&mut self, message: String) {
         self.progress.get_or_insert(Progress::waiting(message));
     }
 }
 
 impl Engine {
-    /// Reads what is needed, given the nodes that were known before.
+    /// Reads everything that is needed; `before` are the nodes of the last status.
     pub(crate) async fn gather(&self, key: &Key, needs: &Needs, before: &[NodeRow]) -> PortResult<Gathered> {
         self.needs.set(key, needs, &self.kinds());
         let mut gathered = Gathered::default();
@@ -52,7 +52,7 @@ impl Engine {
             let service = self.ports.cluster.get(SERVICE, namespace, service).await?;
             let address =
                 service.as_ref().and_then(|service| service.data.pointer("/spec/clusterIP")?.as_str());
-            // Headless Services have none.
+            // Headless Services have no address.
             if let Some(address) = address.filter(|address| *address != "None") {
                 gathered.resolved.addresses.insert(name.clone(), address.to_owned());
             }
@@ -68,13 +68,13 @@ impl Engine {
         Ok(gathered)
     }
 
-    /// What another object provides.
+    /// Reads what another object provides.
     async fn gather_object(&self, key: &Key, need: &ObjectNeed, gathered: &mut Gathered) -> PortResult<()> {
         let (kind, name, field) = (need.kind.kind, &need.name, &need.field);
         let reference = Reference::new(need.kind, name);
         let namespace = need.namespace.as_ref().unwrap_or(&key.namespace);
         let object = self.ports.cluster.get(need.kind, namespace, name).await?;
-        // Objects of other namespaces are deleted by others, in an order of their own.
+        // The deletion order covers only objects of the same namespace.
         gathered.uses.extend((*namespace == key.namespace).then(|| reference.clone()));
         let Some(object) = object else {
             gathered.record_missing(format!("{kind} {name} does not exist ({field})"));
@@ -84,7 +84,7 @@ impl Engine {
             Ok(status) => status,
             Err(error) => {
                 gathered
-                    .record_missing(format!("the status of {kind} {name} cannot be read ({field}): {error}"));
+                    .record_missing(format!("cannot read the status of {kind} {name} ({field}): {error}"));
                 return Ok(());
             }
         };
@@ -99,7 +99,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a Secret has what is read of it.
+    /// Checks that a Secret has the keys that are read from it.
     async fn gather_secret(&self, key: &Key, need: &SecretNeed, gathered: &mut Gathered) -> PortResult<()> {
         let Some(secret) = self.ports.cluster.get(SECRET, &key.namespace, &need.name).await? else {
             gathered.record_missing(format!("Secret {} does not exist ({})", need.name, need.field));
@@ -112,22 +112,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether those are Ready that the object, or some of its workloads, come after.
+    /// Checks the conditions of objects that this one, or some of its workloads, must wait for.
     async fn gather_readiness(&self, key: &Key, needs: &Needs, gathered: &mut Gathered) -> PortResult<()> {
         for dependency in &needs.after {
             let Dependency { kind, name, condition } = dependency;
             if self.kind(kind).is_none() {
-                gathered.record_missing(format!("there is no kind {kind} (spec.dependsOn)"));
+                gathered.record_missing(format!("unknown kind {kind} (spec.dependsOn)"));
                 continue;
             }
             gathered.uses.push(dependency.reference());
-            if !self.holds(key, &dependency.reference(), condition).await? {
+            if !self.is_condition_true(key, &dependency.reference(), condition).await? {
                 gathered.record_missing(format!("{kind} {name} is not {condition} (spec.dependsOn)"));
             }
         }
         for reference in &needs.later {
             gathered.uses.push(reference.clone());
-            if !self.holds(key, reference, "Ready").await? {
+            if !self.is_condition_true(key, reference, "Ready").await? {
                 gathered.unready.insert(reference.clone());
             }
         }
@@ -158,7 +158,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Reads the specs of objects of a kind that this object has not made itself.
+    /// Reads the specs of objects of a kind that this object does not own.
     async fn gather_peers(&self, key: &Key, kind: Kind, resolved: &mut Resolved) -> PortResult<()> {
         for object in self.ports.cluster.list(kind, &key.namespace, &BTreeMap::new()).await? {
             let mut owners = object.metadata.owner_references.iter().flatten();
@@ -173,15 +173,15 @@ impl Engine {
     }
 
     /// Whether a condition of an object is True.
-    async fn holds(&self, key: &Key, reference: &Reference, condition: &str) -> PortResult<bool> {
+    async fn is_condition_true(&self, key: &Key, reference: &Reference, condition: &str) -> PortResult<bool> {
         let Some(kind) = self.kind(&reference.kind) else { return Ok(false) };
         let object = self.ports.cluster.get(kind, &key.namespace, &reference.name).await?;
         Ok(object.is_some_and(|object| assess::holds(&object.data, condition)))
     }
 }
 
-/// An object's status; an empty one where it has none. One that cannot be read is not empty: whoever took it for that
-/// would forget what was made and must be undone.
+/// An object's status; empty if it has none. An unreadable status is an error: treating it as empty would lose the
+/// record of effects that must be undone.
 pub(crate) fn status(data: &Value) -> Result<Status, serde_json::Error> {
     match data.get("status") {
         None | Some(Value::Null) => Ok(Status::default()),

@@ -1,4 +1,4 @@
-//! Who owns what, as watches have told: the children of each object, without asking the API server.
+//! Children of each object, collected from watch events without requests to the API server.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{PoisonError, RwLock};
@@ -27,7 +27,7 @@ impl ChildIndex {
         }
     }
 
-    pub fn of(&self, owner_uid: &str) -> Vec<ChildReference> {
+    pub fn children_of(&self, owner_uid: &str) -> Vec<ChildReference> {
         let children = self.children.read().unwrap_or_else(PoisonError::into_inner);
         children.get(owner_uid).into_iter().flatten().cloned().collect()
     }

@@ -1,8 +1,8 @@
-//! Executes every plan: gather, plan, lower, apply by phase, assess, prune, report. It knows no service.
+//! Executes the plan of every service: gather, plan, lower, apply by phase, assess, prune, report.
 
 mod apply;
-mod claim;
 mod cleanup;
+mod effect;
 pub mod engine;
 mod gather;
 pub mod index;

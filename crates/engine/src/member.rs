@@ -1,4 +1,4 @@
-//! Members: reads what pods report, asks the service what to tell them, and tells them.
+//! Members of clustered services: reads the reports of pods, and passes on the orders that the service decides on.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,23 @@ use openstack_operator_model::lower::{COMPONENT_LABEL, INSTANCE_LABEL, KIND_LABE
 use openstack_operator_model::service::{AnyObject, Member};
 use serde_json::{Value, json};
 
-use crate::engine::{Engine, Key, Stop, guarded};
+use crate::engine::{Engine, Key, Stop, catch_panic};
 use crate::ports::PortResult;
 
-/// How much of a container's last words is told.
-const LONGEST_WORDS: usize = 300;
+/// Maximum length of a termination message in a condition.
+const MAX_MESSAGE_CHARS: usize = 300;
 
-/// What was decided, and how far the members are.
+/// The service's decision, and the progress of the members.
 pub(crate) struct Directed {
     pub(crate) memory: BTreeMap<String, String>,
     pub(crate) progress: Progress,
 }
 
 impl Engine {
-    /// Why pods of an object do not become ready, as far as the kubelet or the scheduler say. It names containers and
-    /// no pods, whose names may be generated.
-    pub(crate) async fn trouble(&self, key: &Key) -> PortResult<Option<String>> {
-        Ok(self.pods(key).await?.iter().find_map(trouble))
+    /// Why pods of an object are not ready, according to kubelet and scheduler. It names containers, not pods, whose
+    /// names may be generated.
+    pub(crate) async fn pod_problem(&self, key: &Key) -> PortResult<Option<String>> {
+        Ok(self.pods(key).await?.iter().find_map(problem))
     }
 
     pub(crate) async fn pods(&self, key: &Key) -> PortResult<Vec<DynamicObject>> {
@@ -37,15 +37,15 @@ impl Engine {
         self.ports.cluster.list(POD, &key.namespace, &labels).await
     }
 
-    /// What setup containers of agents have said, by node.
-    pub(crate) async fn findings_of_nodes(&self, key: &Key) -> PortResult<BTreeMap<String, String>> {
+    /// Termination messages of the setup containers of agents, by node.
+    pub(crate) async fn setup_messages_by_node(&self, key: &Key) -> PortResult<BTreeMap<String, String>> {
         let pods = self.pods(key).await?;
-        let found = pods.iter().filter_map(|pod| Some((agent_node(pod)?.to_owned(), finding(pod)?)));
+        let found = pods.iter().filter_map(|pod| Some((agent_node(pod)?.to_owned(), setup_message(pod)?)));
         Ok(found.collect())
     }
 
-    /// **Invariant:** what is decided is remembered in the status before anybody is told, so that an operator that
-    /// ends in between decides the same again.
+    /// **Invariant:** the status records a decision before any pod gets an order, so that an operator that restarts in
+    /// between decides the same.
     pub(crate) async fn direct(
         &self,
         key: &Key,
@@ -54,7 +54,7 @@ impl Engine {
     ) -> Result<Directed, Stop> {
         let pods = self.pods(key).await?;
         let members: Vec<Member> = pods.iter().map(member).collect();
-        let direction = guarded("directing members", || Ok(object.direct(&members, memory)))?;
+        let direction = catch_panic("directing members", || Ok(object.direct(&members, memory)))?;
         if direction.memory == *memory {
             for order in &direction.orders {
                 let metadata = json!({ "uid": order.uid, "annotations": { order.annotation: order.value } });
@@ -63,7 +63,7 @@ impl Engine {
                     pod = order.pod,
                     annotation = order.annotation,
                     value = order.value,
-                    "gave an order"
+                    "sent an order to a member"
                 );
             }
         }
@@ -76,30 +76,32 @@ fn status(pod: &DynamicObject) -> PodStatus {
     pod.data.get("status").and_then(|status| serde_json::from_value(status.clone()).ok()).unwrap_or_default()
 }
 
-/// The node of a pod that is there because of the node.
+/// The node of a `DaemonSet` pod.
 pub(crate) fn agent_node(pod: &DynamicObject) -> Option<&str> {
     let mut owners = pod.metadata.owner_references.iter().flatten();
     let is_agent = owners.any(|owner| owner.kind == "DaemonSet");
     pod.data.pointer("/spec/nodeName").and_then(Value::as_str).filter(|_| is_agent)
 }
 
-/// What the setup containers of a pod said when they had done their work.
-fn finding(pod: &DynamicObject) -> Option<String> {
+/// Termination messages of the successful setup containers of a pod.
+fn setup_message(pod: &DynamicObject) -> Option<String> {
     let status = status(pod);
-    let said = status.init_container_statuses.iter().flatten().filter_map(|container| {
+    let messages = status.init_container_statuses.iter().flatten().filter_map(|container| {
         let ended = container.state.as_ref()?.terminated.as_ref().filter(|ended| ended.exit_code == 0)?;
-        let said: String = ended.message.as_ref()?.trim().chars().take(LONGEST_WORDS).collect();
-        Some(said).filter(|said| !said.is_empty())
+        let message: String = ended.message.as_ref()?.trim().chars().take(MAX_MESSAGE_CHARS).collect();
+        Some(message).filter(|message| !message.is_empty())
     });
-    let said: Vec<String> = said.collect();
-    (!said.is_empty()).then(|| said.join("; "))
+    let messages: Vec<String> = messages.collect();
+    (!messages.is_empty()).then(|| messages.join("; "))
 }
 
-fn trouble(pod: &DynamicObject) -> Option<String> {
+fn problem(pod: &DynamicObject) -> Option<String> {
     let status = status(pod);
     let unschedulable = status.conditions.iter().flatten().find_map(|condition| {
         let stuck = condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some("Unschedulable");
-        stuck.then(|| format!("no node takes the pod: {}", condition.message.as_deref().unwrap_or_default()))
+        stuck.then(|| {
+            format!("the pod is unschedulable: {}", condition.message.as_deref().unwrap_or_default())
+        })
     });
     let mut containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
     unschedulable.or_else(|| {
@@ -108,32 +110,32 @@ fn trouble(pod: &DynamicObject) -> Option<String> {
             let waiting = state.waiting.as_ref().and_then(|waiting| waiting.reason.as_deref());
             let failed = state.terminated.as_ref().filter(|ended| ended.exit_code != 0);
             let reason = match (waiting, failed) {
-                // Every pod passes through these.
+                // Normal states of a starting pod.
                 (Some("ContainerCreating" | "PodInitializing"), _) | (None, None) => return None,
                 (Some(reason), _) => reason,
                 (None, Some(ended)) => ended.reason.as_deref().unwrap_or("Error"),
             };
-            let said = words(container).or_else(|| last_words(container)).unwrap_or_default();
-            let said = last_lines(&said);
-            let said = if said.is_empty() { said } else { format!(", it says: {said}") };
-            Some(format!("container {}: {reason}{said}", container.name))
+            let message = termination_message(container).or_else(|| last_termination_message(container));
+            let message = last_lines(&message.unwrap_or_default());
+            let message = if message.is_empty() { message } else { format!(": {message}") };
+            Some(format!("container {}: {reason}{message}", container.name))
         })
     })
 }
 
-/// As many lines as may be told, from the last one back: a log ends with what was the matter.
-fn last_lines(said: &str) -> String {
+/// The last lines of a log, which name the error.
+fn last_lines(log: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut length = 0;
-    for line in said.lines().rev().map(str::trim).filter(|line| !line.is_empty()) {
+    for line in log.lines().rev().map(str::trim).filter(|line| !line.is_empty()) {
         length += line.chars().count();
-        if length > LONGEST_WORDS && !kept.is_empty() {
+        if length > MAX_MESSAGE_CHARS && !kept.is_empty() {
             break;
         }
         kept.push(line);
     }
     kept.reverse();
-    kept.join("; ").chars().take(LONGEST_WORDS).collect()
+    kept.join("; ").chars().take(MAX_MESSAGE_CHARS).collect()
 }
 
 fn member(pod: &DynamicObject) -> Member {
@@ -153,17 +155,21 @@ fn member(pod: &DynamicObject) -> Member {
         component: labels.and_then(|labels| labels.get(COMPONENT_LABEL)).cloned().unwrap_or_default(),
         ready: ready && pod.metadata.deletion_timestamp.is_none(),
         restarts,
-        // Once the main container ran, what the setup container said is out of date.
-        report: if restarts > 0 { main.and_then(last_words) } else { setup.and_then(words) },
+        // Once the main container has run, the report of the setup container is out of date.
+        report: if restarts > 0 {
+            main.and_then(last_termination_message)
+        } else {
+            setup.and_then(termination_message)
+        },
         annotations: pod.metadata.annotations.clone().unwrap_or_default(),
     }
 }
 
-fn words(container: &ContainerStatus) -> Option<String> {
+fn termination_message(container: &ContainerStatus) -> Option<String> {
     container.state.as_ref()?.terminated.as_ref()?.message.clone()
 }
 
-fn last_words(container: &ContainerStatus) -> Option<String> {
+fn last_termination_message(container: &ContainerStatus) -> Option<String> {
     container.last_state.as_ref()?.terminated.as_ref()?.message.clone()
 }
 
@@ -177,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_container_said_before_it_ended_is_told() {
+    fn a_failed_container_is_reported_with_its_termination_message() {
         let ended = json!({ "terminated": { "exitCode": 1, "reason": "Error", "message": "  no disk\n" } });
         let container = |state: &Value, last: &Value| {
             json!({ "containerStatuses": [{
@@ -186,22 +192,22 @@ mod tests {
             }] })
         };
         let backing_off = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
-        let found = trouble(&pod(&container(&backing_off, &ended)));
-        assert_eq!(found.as_deref(), Some("container server: CrashLoopBackOff, it says: no disk"));
-        let found = trouble(&pod(&container(&ended, &json!({}))));
-        assert_eq!(found.as_deref(), Some("container server: Error, it says: no disk"));
-        let found = trouble(&pod(&container(&backing_off, &json!({}))));
+        let found = problem(&pod(&container(&backing_off, &ended)));
+        assert_eq!(found.as_deref(), Some("container server: CrashLoopBackOff: no disk"));
+        let found = problem(&pod(&container(&ended, &json!({}))));
+        assert_eq!(found.as_deref(), Some("container server: Error: no disk"));
+        let found = problem(&pod(&container(&backing_off, &json!({}))));
         assert_eq!(found.as_deref(), Some("container server: CrashLoopBackOff"));
         let starting = json!({ "waiting": { "reason": "ContainerCreating" } });
-        assert_eq!(trouble(&pod(&container(&starting, &ended))), None);
+        assert_eq!(problem(&pod(&container(&starting, &ended))), None);
     }
 
     #[test]
-    fn of_a_long_log_the_end_is_told() {
+    fn a_long_log_is_cut_to_its_last_lines() {
         let log =
-            format!("ds of a line\n{}\nTraceback\n\n  ValueError: no disk\n", "x".repeat(LONGEST_WORDS));
+            format!("ds of a line\n{}\nTraceback\n\n  ValueError: no disk\n", "x".repeat(MAX_MESSAGE_CHARS));
         assert_eq!(last_lines(&log), "Traceback; ValueError: no disk");
-        assert_eq!(last_lines(&"x".repeat(LONGEST_WORDS + 9)).len(), LONGEST_WORDS);
+        assert_eq!(last_lines(&"x".repeat(MAX_MESSAGE_CHARS + 9)).len(), MAX_MESSAGE_CHARS);
         assert_eq!(last_lines("  \n"), "");
     }
 }

@@ -1,4 +1,4 @@
-//! What the engine counts. Labels are kinds and outcomes, never names.
+//! Metrics of the engine. Labels are kinds and outcomes, never object names.
 
 use std::time::Duration;
 
@@ -10,27 +10,27 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reconcile {
+struct ReconcileLabels {
     kind: &'static str,
     outcome: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfKind {
+struct KindLabel {
     kind: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Write {
+struct WriteLabel {
     verb: &'static str,
 }
 
 #[derive(Clone)]
 pub struct Metrics {
-    reconciles: Family<Reconcile, Counter>,
-    durations: Family<OfKind, Histogram>,
+    reconciles: Family<ReconcileLabels, Counter>,
+    durations: Family<KindLabel, Histogram>,
     queue: Gauge,
-    writes: Family<Write, Counter>,
+    writes: Family<WriteLabel, Counter>,
 }
 
 impl Metrics {
@@ -42,22 +42,22 @@ impl Metrics {
             writes: Family::default(),
         };
         registry.register("reconciles", "Reconciles by kind and outcome", metrics.reconciles.clone());
-        registry.register("reconcile_seconds", "How long reconciles take", metrics.durations.clone());
-        registry.register("queue_depth", "Objects that are due to be reconciled", metrics.queue.clone());
-        registry.register("writes", "Requests that write to the API server", metrics.writes.clone());
+        registry.register("reconcile_seconds", "Duration of reconciles", metrics.durations.clone());
+        registry.register("queue_depth", "Objects due for a reconcile", metrics.queue.clone());
+        registry.register("writes", "Write requests to the API server", metrics.writes.clone());
         metrics
     }
 
-    pub fn reconciled(&self, kind: &'static str, outcome: &'static str, took: Duration) {
-        self.reconciles.get_or_create(&Reconcile { kind, outcome }).inc();
-        self.durations.get_or_create(&OfKind { kind }).observe(took.as_secs_f64());
+    pub fn record_reconcile(&self, kind: &'static str, outcome: &'static str, duration: Duration) {
+        self.reconciles.get_or_create(&ReconcileLabels { kind, outcome }).inc();
+        self.durations.get_or_create(&KindLabel { kind }).observe(duration.as_secs_f64());
     }
 
-    pub fn wrote(&self, verb: &'static str) {
-        self.writes.get_or_create(&Write { verb }).inc();
+    pub fn record_write(&self, verb: &'static str) {
+        self.writes.get_or_create(&WriteLabel { verb }).inc();
     }
 
-    pub fn queued(&self, depth: usize) {
+    pub fn set_queue_depth(&self, depth: usize) {
         self.queue.set(i64::try_from(depth).unwrap_or(i64::MAX));
     }
 }

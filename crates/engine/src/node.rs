@@ -1,4 +1,4 @@
-//! Nodes: reads them, finds those that are not Ready, and deletes pods that remain on a node that leaves.
+//! Nodes: reads them, finds those that are not Ready, and deletes pods that remain on a leaving node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,13 +29,12 @@ impl Engine {
             .collect())
     }
 
-    /// A node by its name; none where it does not exist.
+    /// A node by name, if it exists.
     pub(crate) async fn node(&self, name: &str) -> PortResult<Option<Node>> {
         Ok(self.ports.cluster.get(NODE, "", name).await?.map(read))
     }
 
-    /// How far a `DaemonSet` has come where those of its nodes that are not Ready do not count. Others are left as they
-    /// are.
+    /// Progress of a `DaemonSet` without its nodes that are not Ready. The progress of other kinds is unchanged.
     pub(crate) async fn without_lost_nodes(
         &self,
         plan: &Plan,
@@ -51,7 +50,7 @@ impl Engine {
         Ok(assess::daemon_set(&manifest.name, live, &self.lost_nodes(&workload.pod).await?))
     }
 
-    /// Nodes that a `DaemonSet` of such pods counts and that are not Ready.
+    /// Nodes that a `DaemonSet` with this pod counts and that are not Ready.
     async fn lost_nodes(&self, pod: &Pod) -> PortResult<Vec<String>> {
         let mut nodes = BTreeMap::new();
         if pod.only_on.is_empty() {
@@ -73,26 +72,27 @@ impl Engine {
         Ok(self.node(name).await?.is_none_or(|node| !node.ready))
     }
 
-    /// Ends pods on nodes that leave, where a taint that they do not tolerate is the reason. A `DaemonSet` starts no pod
-    /// beside such a taint but lets the one that is there run, so that it would stay beside the one that is kept for
-    /// what the node holds, and after it.
-    pub(crate) async fn end_stray_pods(&self, planned: &Planned<'_>, work: &Work) -> PortResult<()> {
+    /// Deletes `DaemonSet` pods on leaving nodes whose taint they do not tolerate. A `NoSchedule` taint does not evict
+    /// them, so they would run beside, and outlive, the pods of the `-leaving` workload.
+    pub(crate) async fn delete_stray_pods(&self, planned: &Planned<'_>, work: &Work) -> PortResult<()> {
         let kept = planned.plan.workloads.iter().flat_map(|workload| &workload.pod.only_on);
-        let rows = work.status.nodes.iter().filter(|row| !row.state.is_chosen()).map(|row| &row.name);
-        let leaving: BTreeSet<&String> =
-            kept.chain(rows).filter(|name| !planned.gathered.resolved.nodes.contains_key(*name)).collect();
+        let leaving_rows = work.status.nodes.iter().filter(|row| !row.state.is_chosen()).map(|row| &row.name);
+        let leaving: BTreeSet<&String> = kept
+            .chain(leaving_rows)
+            .filter(|name| !planned.gathered.resolved.nodes.contains_key(*name))
+            .collect();
         if leaving.is_empty() {
             return Ok(());
         }
         let pods = self.pods(planned.key).await?;
         for name in leaving {
             let Some(node) = self.node(name).await? else { continue };
-            let here = pods.iter().filter(|pod| member::agent_node(pod) == Some(name));
-            for pod in here.filter(|pod| is_stray(planned.plan, &node, pod)) {
+            let local = pods.iter().filter(|pod| member::agent_node(pod) == Some(name));
+            for pod in local.filter(|pod| is_stray(planned.plan, &node, pod)) {
                 let uid = pod.metadata.uid.as_deref().unwrap_or_default();
                 let pod = pod.metadata.name.as_deref().unwrap_or_default();
                 self.ports.cluster.delete(POD, &planned.key.namespace, pod, uid).await?;
-                tracing::info!(node = name, pod, "ended a pod that does not tolerate a taint of its node");
+                tracing::info!(node = name, pod, "deleted a pod that does not tolerate a taint of its node");
             }
         }
         Ok(())
@@ -103,7 +103,7 @@ fn read(node: DynamicObject) -> Node {
     Node::new(node.metadata.labels.unwrap_or_default(), &node.data)
 }
 
-/// Whether the `DaemonSet` of a pod would not start it again on its node.
+/// Whether the `DaemonSet` of a pod would not recreate it on its node.
 fn is_stray(plan: &Plan, node: &Node, pod: &DynamicObject) -> bool {
     let component = pod.metadata.labels.as_ref().and_then(|labels| labels.get(COMPONENT_LABEL));
     let workload = plan

@@ -1,4 +1,4 @@
-//! Phases: applies the manifests of an object phase by phase, and stops at the first phase that is not done.
+//! Applies the manifests of an object phase by phase, and stops at the first phase that is not done.
 
 use openstack_operator_model::assess;
 use openstack_operator_model::condition::{ConditionType, Progress};
@@ -8,14 +8,14 @@ use openstack_operator_model::plan::Plan;
 use openstack_operator_model::service::{AnyObject, AnyService};
 use serde_json::Value;
 
-use crate::apply::{Applied, whole};
+use crate::apply::{Applied, to_json};
 use crate::engine::{Engine, Key, Stop};
 use crate::gather::Gathered;
 use crate::ports::PortResult;
-use crate::reconcile::attempted;
-use crate::work::{Work, row};
+use crate::reconcile::progress_or_failure;
+use crate::work::{Work, service_row};
 
-/// What a reconcile carries once its object is planned.
+/// An object with its plan and manifests.
 pub(crate) struct Planned<'a> {
     pub(crate) key: &'a Key,
     pub(crate) service: &'static dyn AnyService,
@@ -26,63 +26,62 @@ pub(crate) struct Planned<'a> {
 }
 
 impl Planned<'_> {
-    /// Manifests of a phase; none where the phase is no part of the object.
+    /// Manifests of a phase; none if the object does not have the phase.
     fn phase(&self, phase: Phase) -> Option<&[Manifest]> {
         match self.manifests.get(&phase) {
             Some(list) => Some(list),
-            // Tasks that have nothing to do at the moment are still part of the object.
+            // An object with tasks keeps the phase and its condition while no task is due.
             None if matches!(phase, Phase::Tasks | Phase::Finish) && !self.plan.tasks.is_empty() => Some(&[]),
             None => None,
         }
     }
 }
 
-/// In which order the manifests of a phase are applied.
+/// Order in which the manifests of a phase are applied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// All of them, whatever the others have come to.
+    /// All of them, regardless of each other's progress.
     Together,
-    /// One begins when the one before it is done.
+    /// Each one after its predecessor is done.
     OneByOne,
 }
 
-/// One manifest, what the cluster has of it, and how far that has come.
+/// A manifest, the live object, and its progress.
 struct Item<'a> {
     manifest: &'a Manifest,
-    /// Null where the cluster does not have it as it is wanted.
+    /// Null if the cluster does not have it as specified.
     live: Value,
     progress: Progress,
 }
 
-/// How far all items together have come.
-fn progress_of(items: &[Item<'_>]) -> Progress {
+fn combined_progress(items: &[Item<'_>]) -> Progress {
     items.iter().fold(Progress::Done, |progress, item| progress.and(item.progress.clone()))
 }
 
 impl Engine {
-    /// Applies phase by phase, and stops at the first that is not done.
+    /// Applies phase by phase; phases after the first unfinished one are reported as not reached.
     pub(crate) async fn phases(&self, planned: &Planned<'_>, work: &mut Work) -> Result<(), Stop> {
-        let mut registration = self.register_early(planned, work).await;
+        let mut registration = self.register_before_start(planned, work).await;
         for phase in PHASES {
             if phase == Phase::Finish {
                 self.register(planned, registration.take(), work).await;
             }
             let Some(list) = planned.phase(phase) else { continue };
             let condition = condition_of(phase);
-            work.at = condition;
+            work.current = condition;
             if work.is_stopped() {
-                work.found(condition, Progress::NotReached);
+                work.record(condition, Progress::NotReached);
                 continue;
             }
             let progress = match phase {
                 Phase::Config | Phase::Exposure => {
-                    progress_of(&self.apply_all(planned, list, Order::Together).await?)
+                    combined_progress(&self.apply_all(planned, list, Order::Together).await?)
                 }
                 Phase::Tasks | Phase::Finish => self.run_tasks(planned, list).await?,
                 Phase::Workloads => self.start_workloads(planned, list, registration.as_ref(), work).await?,
-                Phase::Children => self.make_children(planned, list, work).await?,
+                Phase::Children => self.create_children(planned, list, work).await?,
             };
-            work.found(condition, progress);
+            work.record(condition, progress);
         }
         Ok(())
     }
@@ -108,10 +107,10 @@ impl Engine {
 
     async fn run_tasks(&self, planned: &Planned<'_>, list: &[Manifest]) -> PortResult<Progress> {
         let items = self.apply_all(planned, list, Order::OneByOne).await?;
-        self.explained(planned.key, progress_of(&items)).await
+        self.with_pod_problem(planned.key, combined_progress(&items)).await
     }
 
-    /// Starts workloads, says whether they serve, and directs the members of a group.
+    /// Applies workloads, reports whether they serve, and directs the members of a clustered service.
     async fn start_workloads(
         &self,
         planned: &Planned<'_>,
@@ -121,7 +120,7 @@ impl Engine {
     ) -> Result<Progress, Stop> {
         let mut items = Vec::new();
         for manifest in list {
-            let applied = match self.held_back(planned, manifest, registration).await? {
+            let applied = match self.start_blocker(planned, manifest, registration).await? {
                 Some(waiting) => Applied::NotYet(waiting),
                 None => self.apply(&planned.key.namespace, manifest).await?,
             };
@@ -130,11 +129,11 @@ impl Engine {
                 self.without_lost_nodes(planned.plan, manifest, &item.live, item.progress).await?;
             items.push(item);
         }
-        // Pods must not end before those that take their place may start.
+        // Delete pods only after the workloads that replace them exist.
         if items.iter().all(|item| !item.live.is_null()) {
-            self.end_stray_pods(planned, work).await?;
+            self.delete_stray_pods(planned, work).await?;
         }
-        let progress = self.explained(planned.key, progress_of(&items)).await?;
+        let progress = self.with_pod_problem(planned.key, combined_progress(&items)).await?;
         work.findings.available =
             Some(items.iter().all(|item| assess::serves(item.manifest.kind, &item.live)));
         if planned.service.directs() {
@@ -144,63 +143,69 @@ impl Engine {
     }
 
     async fn direct_members(&self, planned: &Planned<'_>, work: &mut Work) -> Result<(), Stop> {
-        work.at = ConditionType::MembersReady;
+        work.current = ConditionType::MembersReady;
         let directed = self.direct(planned.key, planned.object, &work.status.memory).await?;
         if directed.memory != work.status.memory {
             work.status.memory = directed.memory;
-            work.again = true;
+            work.requeue_now = true;
         }
-        work.found(ConditionType::MembersReady, directed.progress);
+        work.record(ConditionType::MembersReady, directed.progress);
         Ok(())
     }
 
-    /// Makes the objects that this one consists of, and says how each of them is.
-    async fn make_children(
+    /// Applies the objects that this one consists of, and reports the state of each.
+    async fn create_children(
         &self,
         planned: &Planned<'_>,
         list: &[Manifest],
         work: &mut Work,
     ) -> PortResult<Progress> {
         let items = self.apply_all(planned, list, Order::Together).await?;
-        let rows = items.iter().map(|item| row(planned.plan, item.manifest, &item.live, &item.progress));
-        work.tell_services(planned.plan, rows.collect());
-        Ok(progress_of(&items))
+        let rows =
+            items.iter().map(|item| service_row(planned.plan, item.manifest, &item.live, &item.progress));
+        work.report_services(planned.plan, rows.collect());
+        Ok(combined_progress(&items))
     }
 
-    /// Adds to what is waited for why pods do not become ready.
-    async fn explained(&self, key: &Key, mut progress: Progress) -> PortResult<Progress> {
+    /// Appends the reason why pods are not ready.
+    async fn with_pod_problem(&self, key: &Key, mut progress: Progress) -> PortResult<Progress> {
         if let Progress::Waiting { message, .. } = &mut progress
-            && let Some(trouble) = self.trouble(key).await?
+            && let Some(problem) = self.pod_problem(key).await?
         {
-            *message = format!("{message} ({trouble})");
+            *message = format!("{message} ({problem})");
         }
         Ok(progress)
     }
 
-    /// Tells the identity service of an object that is not the identity service itself.
-    async fn register_early(&self, planned: &Planned<'_>, work: &Work) -> Option<Progress> {
+    /// Registers the object in the catalog before its pods start; not for the identity service itself.
+    async fn register_before_start(&self, planned: &Planned<'_>, work: &Work) -> Option<Progress> {
         let catalog = planned.plan.catalog.as_ref()?;
-        if planned.key.is(&catalog.provider) || work.is_stopped() {
+        if planned.key.matches(&catalog.provider) || work.is_stopped() {
             return None;
         }
-        Some(attempted(self.ensure_catalog(&planned.key.namespace, catalog, planned.gathered).await))
+        Some(progress_or_failure(
+            self.ensure_catalog(&planned.key.namespace, catalog, planned.gathered).await,
+        ))
     }
 
-    /// Says what came of the registration. The identity service itself can be spoken to when there is a way in, and
-    /// before a rollout is finished.
+    /// Reports the registration. The identity service registers itself here, once it is exposed and before the rollout
+    /// is finished.
     async fn register(&self, planned: &Planned<'_>, early: Option<Progress>, work: &mut Work) {
         let Some(catalog) = &planned.plan.catalog else { return };
         let progress = match early {
             Some(progress) => progress,
             None if work.is_stopped() => Progress::NotReached,
-            None => attempted(self.ensure_catalog(&planned.key.namespace, catalog, planned.gathered).await),
+            None => progress_or_failure(
+                self.ensure_catalog(&planned.key.namespace, catalog, planned.gathered).await,
+            ),
         };
-        work.found(ConditionType::Registered, progress);
+        work.record(ConditionType::Registered, progress);
     }
 
-    /// Why a workload is not started for the first time: it waits for other objects, or its user is not registered, and
-    /// programs that start without theirs would not try again for long. What runs is changed whatever else is down.
-    async fn held_back(
+    /// Why a workload must not start for the first time: an object it depends on is not Ready, or its user is not
+    /// registered yet, since services that start without their user retry only after minutes. Running workloads are
+    /// always updated.
+    async fn start_blocker(
         &self,
         planned: &Planned<'_>,
         manifest: &Manifest,
@@ -213,7 +218,9 @@ impl Engine {
         let unready = after.into_iter().find(|reference| planned.gathered.unready.contains(reference));
         let reason = match (unready, registration) {
             (Some(unready), _) => format!("{} {}", unready.kind, unready.name),
-            (None, Some(progress)) if *progress != Progress::Done => "its user".to_owned(),
+            (None, Some(progress)) if *progress != Progress::Done => {
+                "the registration of its service user".to_owned()
+            }
             _ => return Ok(None),
         };
         let live = self.ports.cluster.get(manifest.kind, &planned.key.namespace, &manifest.name).await?;
@@ -226,7 +233,7 @@ fn item(manifest: &Manifest, applied: Applied) -> Item<'_> {
     match applied {
         Applied::NotYet(progress) => Item { manifest, live: Value::Null, progress },
         Applied::Live(live) => {
-            let live = whole(&live);
+            let live = to_json(&live);
             let progress = assess::assess(manifest.kind, &manifest.name, &live);
             Item { manifest, live, progress }
         }

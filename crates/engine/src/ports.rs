@@ -1,4 +1,4 @@
-//! What the engine asks of the outside. Everything that leaves the process goes through these traits.
+//! Ports: the traits through which the engine accesses everything outside the process.
 
 use std::collections::BTreeMap;
 
@@ -10,39 +10,39 @@ use openstack_operator_model::lower::Manifest;
 use serde_json::Value;
 use snafu::Snafu;
 
-/// Why something outside did not do what was asked.
+/// Why a call to a port failed.
 #[derive(Debug, Snafu)]
 #[snafu(visibility(pub))]
 pub enum PortError {
-    /// It may work the next time.
+    /// Temporary: a retry may succeed.
     #[snafu(display("failed to {action}"))]
     Unavailable { action: String, source: Box<dyn std::error::Error + Send + Sync> },
-    /// The other side understood and refused; asking again in the same way will not help.
-    #[snafu(display("{action} was refused: {reason}"))]
-    Refused { action: String, reason: String },
-    /// Something else changed the object in between.
-    #[snafu(display("{action} met another change"))]
+    /// Permanent: a retry of the same request fails again.
+    #[snafu(display("failed to {action}: {reason}"))]
+    Rejected { action: String, reason: String },
+    /// The object changed concurrently.
+    #[snafu(display("failed to {action}: conflict with a concurrent change"))]
     Conflict { action: String },
 }
 
 pub type PortResult<T> = Result<T, PortError>;
 
-/// The cluster's API.
+/// The Kubernetes API.
 #[async_trait]
 pub trait Cluster: Send + Sync {
     async fn get(&self, kind: Kind, namespace: &str, name: &str) -> PortResult<Option<DynamicObject>>;
-    /// Objects with all these labels.
+    /// Lists objects with all these labels.
     async fn list(
         &self,
         kind: Kind,
         namespace: &str,
         labels: &BTreeMap<String, String>,
     ) -> PortResult<Vec<DynamicObject>>;
-    /// Server-side apply by the operator's one field manager, with force.
+    /// Forced server-side apply with the operator's field manager.
     async fn apply(&self, namespace: &str, manifest: &Manifest) -> PortResult<DynamicObject>;
-    /// Deletes the object with this uid; one that is gone, or another of the same name, is success.
+    /// Deletes the object with this uid. Succeeds if it no longer exists or has been recreated.
     async fn delete(&self, kind: Kind, namespace: &str, name: &str, uid: &str) -> PortResult<()>;
-    /// Merges into metadata. A `resourceVersion` in it makes the call fail with `Conflict` where the object changed.
+    /// Merges into metadata. With a `resourceVersion`, the call fails with `Conflict` if the object has changed.
     async fn patch_metadata(
         &self,
         kind: Kind,
@@ -52,7 +52,7 @@ pub trait Cluster: Send + Sync {
     ) -> PortResult<()>;
     /// Replaces the status by server-side apply.
     async fn write_status(&self, kind: Kind, namespace: &str, name: &str, status: Value) -> PortResult<()>;
-    /// Children of an owner, by what is known from watches: kind, name and uid.
+    /// Children of an owner.
     async fn children(&self, namespace: &str, owner_uid: &str) -> PortResult<Vec<ChildReference>>;
     async fn publish(&self, object: &DynamicObject, event: Announcement) -> PortResult<()>;
 }
@@ -72,7 +72,7 @@ pub struct Announcement {
     pub note: String,
 }
 
-/// Who speaks to a server, and where. Its debug output hides the password.
+/// Credentials. The debug output hides the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     pub username: String,
@@ -85,10 +85,11 @@ impl std::fmt::Debug for Login {
     }
 }
 
-/// A database server. Every call first looks and writes only what differs; it returns whether it wrote.
+/// A database server. Calls write only what differs.
 #[async_trait]
 pub trait Sql: Send + Sync {
-    /// The database exists (utf8mb3), the user `'name'@'%'` exists with this password and has all rights on it.
+    /// Ensures the database (utf8mb3) and the user `'name'@'%'` with this password and all privileges on it. Returns
+    /// whether it wrote.
     async fn ensure(&self, server: &SqlServer, grant: &SqlGrant) -> PortResult<bool>;
     async fn drop_database(&self, server: &SqlServer, database: &str) -> PortResult<()>;
     async fn drop_user(&self, server: &SqlServer, user: &str) -> PortResult<()>;
@@ -107,11 +108,11 @@ pub struct SqlGrant {
     pub user: Login,
 }
 
-/// A message bus, by RabbitMQ's management API. Every call first looks and writes only what differs.
+/// A message bus, through RabbitMQ's management API. Calls write only what differs.
 #[async_trait]
 pub trait Bus: Send + Sync {
-    /// The virtual host exists with quorum queues as the default, the user exists with this password and has all
-    /// rights on it. Returns whether it wrote.
+    /// Ensures the virtual host, with quorum queues by default, and the user with this password and all permissions on
+    /// it. Returns whether it wrote.
     async fn ensure(&self, server: &BusServer, grant: &BusGrant) -> PortResult<bool>;
     async fn drop_virtual_host(&self, server: &BusServer, name: &str) -> PortResult<()>;
     async fn drop_user(&self, server: &BusServer, user: &str) -> PortResult<()>;
@@ -119,7 +120,7 @@ pub trait Bus: Send + Sync {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusServer {
-    /// Address of the management API, e.g. `http://cloud-rabbitmq.openstack.svc:15672`.
+    /// URL of the management API, e.g. `http://cloud-rabbitmq.openstack.svc:15672`.
     pub management_url: String,
     pub administrator: Login,
 }
@@ -130,13 +131,13 @@ pub struct BusGrant {
     pub user: Login,
 }
 
-/// The identity service, by its v3 API. Every call first looks and writes only what differs.
+/// The identity service, through its v3 API. Calls write only what differs.
 #[async_trait]
 pub trait Identity: Send + Sync {
-    /// Everything in the entries exists and is as said, in the default domain. Returns whether it wrote.
+    /// Ensures all entries in the default domain. Returns whether it wrote.
     async fn ensure(&self, server: &IdentityLogin, entries: &IdentityEntries) -> PortResult<bool>;
-    /// Removes the endpoints of the service of this type in a region, or in all where none is given, and the service
-    /// where no endpoint is left.
+    /// Removes the endpoints of a service type in the region, or in all regions if none is given, and the service once
+    /// it has no endpoint.
     async fn drop_service(
         &self,
         server: &IdentityLogin,
@@ -148,9 +149,9 @@ pub trait Identity: Send + Sync {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityLogin {
-    /// Address with the version, e.g. `http://cloud-keystone.openstack.svc:5000/v3`.
+    /// URL with the version, e.g. `http://cloud-keystone.openstack.svc:5000/v3`.
     pub url: String,
-    /// Administrator of project `admin` in the default domain.
+    /// Administrator in project `admin` of the default domain.
     pub administrator: Login,
 }
 
@@ -169,19 +170,19 @@ pub struct IdentityAccount {
     pub roles: Vec<String>,
 }
 
-/// Agents on nodes, by where they register.
+/// Agents on nodes, through the registry they report to.
 #[async_trait]
 pub trait Agents: Send + Sync {
     async fn list(&self, registry: &RegistryLogin) -> PortResult<Vec<Agent>>;
-    /// What the agent of a node still has work with.
+    /// Instances, ports or routers that the agent of a node still hosts.
     async fn holdings(&self, registry: &RegistryLogin, node: &str) -> PortResult<Vec<String>>;
-    /// Whether the agent of a node is given work from now on.
-    async fn admit(&self, registry: &RegistryLogin, node: &str, admitted: bool) -> PortResult<()>;
-    /// Removes the record of an agent that does not run any more; one that is gone is success.
+    /// Enables or disables scheduling to the agent of a node.
+    async fn set_enabled(&self, registry: &RegistryLogin, node: &str, enabled: bool) -> PortResult<()>;
+    /// Removes the record of a stopped agent. Succeeds if there is none.
     async fn remove(&self, registry: &RegistryLogin, node: &str) -> PortResult<()>;
 }
 
-/// Where agents register, and who asks there.
+/// A registry of agents, with the credentials to access it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistryLogin {
     Hypervisors { url: String, identity: IdentityLogin },
@@ -193,31 +194,29 @@ pub enum RegistryLogin {
 pub struct Agent {
     pub node: String,
     pub up: bool,
-    pub admission: Admission,
+    pub admin_state: AdminState,
 }
 
-/// Whether an agent is given work.
+/// Whether the scheduler may use an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
-    Open,
-    /// The operator has closed it.
-    Closed,
-    /// Not for the operator to say: somebody else has closed it, or nobody can.
-    Fixed,
+pub enum AdminState {
+    Enabled,
+    DisabledByOperator,
+    /// An administrator has disabled it, or the registry cannot disable agents.
+    Unmanaged,
 }
 
-/// Time and chance.
+/// Clock and random numbers.
 pub trait Environment: Send + Sync {
     fn now(&self) -> Timestamp;
-    /// Letters and digits.
+    /// A random password of letters and digits.
     fn password(&self, length: usize) -> String;
     /// A Fernet key: 32 bytes in URL-safe base64.
     fn fernet_key(&self) -> String;
-    /// A number from 0 to 1, to spread what would otherwise happen at once.
+    /// A random number from 0 to 1, to spread reconciles over time.
     fn jitter(&self) -> f64;
 }
 
-/// All ports together.
 #[derive(Clone)]
 pub struct Ports {
     pub cluster: std::sync::Arc<dyn Cluster>,

@@ -1,4 +1,4 @@
-//! Pruning: deletes what an object owns and no longer wants. It runs only when every phase is done.
+//! Pruning: deletes owned objects that the plan no longer contains, once every phase is done.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,11 @@ impl Engine {
             if wanted.contains(&(child.kind, child.name.as_str())) {
                 continue;
             }
-            tracing::info!(child = child.name, kind = child.kind.kind, "deleting what is no longer wanted");
+            tracing::info!(
+                child = child.name,
+                kind = child.kind.kind,
+                "deleting a child that the plan no longer contains"
+            );
             self.ports.cluster.delete(child.kind, &instance.namespace, &child.name, &child.uid).await?;
         }
         Ok(())

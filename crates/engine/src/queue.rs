@@ -1,4 +1,4 @@
-//! The queue of objects to reconcile: each at most once at a time, at the earliest time that anybody asked for.
+//! Queue of objects to reconcile: each object once at a time, at the earliest requested time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -8,22 +8,22 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// A first pause after a failure; each further one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// Delay after the first failure; it doubles with each further one.
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 
-/// What is to be done, and when.
+/// Keys and the times at which they are due.
 pub struct Queue<K> {
     state: Mutex<State<K>>,
     changed: Notify,
 }
 
 struct State<K> {
-    /// In order of time.
+    /// Ordered by time.
     due: BTreeSet<(Instant, K)>,
     times: HashMap<K, Instant>,
     running: BTreeSet<K>,
-    /// How often in a row a key has failed.
+    /// Number of consecutive failures of a key.
     failures: HashMap<K, u32>,
 }
 
@@ -44,7 +44,7 @@ impl<K: Clone + Ord + Hash> Queue<K> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for a key after a pause. An earlier time that was asked for stays.
+    /// Schedules a key after a delay. An earlier schedule takes precedence.
     pub fn push(&self, key: K, after: Duration) {
         let at = Instant::now() + after;
         let mut state = self.state();
@@ -61,24 +61,24 @@ impl<K: Clone + Ord + Hash> Queue<K> {
         self.changed.notify_one();
     }
 
-    /// Asks for a key after a failure: later each time, and spread by `jitter`, a number from 0 to 1.
+    /// Schedules a key after a failure, with exponential backoff spread by `jitter`, a number from 0 to 1.
     pub fn push_failed(&self, key: K, jitter: f64) -> Duration {
         let mut state = self.state();
         let failures = state.failures.entry(key.clone()).or_default();
-        let pause = FIRST_PAUSE.saturating_mul(1 << (*failures).min(12)).min(LONGEST_PAUSE);
+        let delay = FIRST_RETRY_DELAY.saturating_mul(1 << (*failures).min(12)).min(MAX_RETRY_DELAY);
         *failures += 1;
         drop(state);
-        let pause = pause.mul_f64(0.75 + jitter / 2.0);
-        self.push(key, pause);
-        pause
+        let delay = delay.mul_f64(0.75 + jitter / 2.0);
+        self.push(key, delay);
+        delay
     }
 
-    /// Forgets earlier failures of a key.
+    /// Resets the backoff of a key.
     pub fn succeeded(&self, key: &K) {
         self.state().failures.remove(key);
     }
 
-    /// Forgets a key altogether.
+    /// Removes a key and its backoff.
     pub fn forget(&self, key: &K) {
         let mut state = self.state();
         state.failures.remove(key);
@@ -87,7 +87,7 @@ impl<K: Clone + Ord + Hash> Queue<K> {
         }
     }
 
-    /// Waits for the next key that is due and not being worked on.
+    /// Waits for the next key that is due and not running.
     pub async fn pop(&self) -> K {
         loop {
             let changed = self.changed.notified();
@@ -116,13 +116,13 @@ impl<K: Clone + Ord + Hash> Queue<K> {
         }
     }
 
-    /// Says that work on a key has ended.
+    /// Marks a running key as finished.
     pub fn done(&self, key: &K) {
         self.state().running.remove(key);
         self.changed.notify_one();
     }
 
-    /// How many keys are due now.
+    /// Number of keys that are due now.
     pub fn depth(&self) -> usize {
         let now = Instant::now();
         self.state().due.iter().take_while(|(at, _)| *at <= now).count()
@@ -133,53 +133,53 @@ impl<K: Clone + Ord + Hash> Queue<K> {
 mod tests {
     use super::*;
 
-    async fn is_due(queue: &Queue<&'static str>) -> Option<&'static str> {
+    async fn next_due(queue: &Queue<&'static str>) -> Option<&'static str> {
         tokio::time::timeout(Duration::from_millis(1), queue.pop()).await.ok()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_earliest_time_wins_and_many_wishes_are_one() {
+    async fn repeated_requests_run_once_at_the_earliest_time() {
         let queue = Queue::default();
         queue.push("a", Duration::from_mins(1));
         queue.push("a", Duration::from_secs(1));
         queue.push("a", Duration::from_secs(30));
-        assert_eq!(is_due(&queue).await, None);
+        assert_eq!(next_due(&queue).await, None);
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(is_due(&queue).await, Some("a"));
+        assert_eq!(next_due(&queue).await, Some("a"));
         queue.done(&"a");
         tokio::time::advance(Duration::from_mins(2)).await;
-        assert_eq!(is_due(&queue).await, None);
+        assert_eq!(next_due(&queue).await, None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_key_is_never_worked_on_twice_at_once() {
+    async fn a_key_never_runs_twice_at_once() {
         let queue = Queue::default();
         queue.push("a", Duration::ZERO);
-        assert_eq!(is_due(&queue).await, Some("a"));
+        assert_eq!(next_due(&queue).await, Some("a"));
         queue.push("a", Duration::ZERO);
         queue.push("b", Duration::ZERO);
-        assert_eq!(is_due(&queue).await, Some("b"));
-        assert_eq!(is_due(&queue).await, None);
+        assert_eq!(next_due(&queue).await, Some("b"));
+        assert_eq!(next_due(&queue).await, None);
         queue.done(&"a");
-        assert_eq!(is_due(&queue).await, Some("a"));
+        assert_eq!(next_due(&queue).await, Some("a"));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_to_a_limit_and_shrink_after_success() {
+    async fn the_backoff_grows_to_a_limit_and_resets_after_success() {
         let queue = Queue::default();
-        let pauses: Vec<u64> = (0..12).map(|_| queue.push_failed("a", 0.5).as_secs()).collect();
-        assert_eq!(&pauses[..4], &[1, 2, 4, 8]);
-        assert_eq!(pauses.last(), Some(&300));
+        let delays: Vec<u64> = (0..12).map(|_| queue.push_failed("a", 0.5).as_secs()).collect();
+        assert_eq!(&delays[..4], &[1, 2, 4, 8]);
+        assert_eq!(delays.last(), Some(&300));
         queue.succeeded(&"a");
         assert_eq!(queue.push_failed("a", 0.5).as_secs(), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_forgotten_does_not_come() {
+    async fn a_forgotten_key_is_not_due() {
         let queue = Queue::default();
         queue.push("a", Duration::ZERO);
         queue.forget(&"a");
-        assert_eq!(is_due(&queue).await, None);
+        assert_eq!(next_due(&queue).await, None);
         assert_eq!(queue.depth(), 0);
     }
 }

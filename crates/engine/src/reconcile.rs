@@ -1,4 +1,4 @@
-//! One reconcile: from an object to a cluster that is what the object says, and a status that says how far.
+//! One reconcile: brings the cluster to the state an object specifies and writes its status.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use openstack_operator_model::plan::{Container, Plan, SecretContent};
 use openstack_operator_model::service::AnyService;
 use serde_json::json;
 
-use crate::engine::{Engine, FINALIZER, Key, Outcome, Stop, guarded, instance};
+use crate::engine::{Engine, FINALIZER, Key, Outcome, Stop, catch_panic, instance};
 use crate::gather::{self, Gathered};
 use crate::phase::Planned;
 use crate::ports::{PortError, PortResult};
 use crate::work::Work;
 
 impl Engine {
-    /// Brings the world one step closer to what an object says.
+    /// Brings cluster and servers one step closer to the object's spec.
     pub async fn reconcile(&self, key: &Key) -> Outcome {
         match self.attempt(key).await {
             Ok(outcome) => outcome,
-            // Somebody else was quicker; the next attempt sees what they did.
+            // The next attempt reads the concurrent change.
             Err(PortError::Conflict { .. }) => Outcome::Waiting { after: Some(Duration::ZERO) },
-            Err(error) => Outcome::Failed { message: chain(&error) },
+            Err(error) => Outcome::Failed { message: error_chain(&error) },
         }
     }
 
@@ -37,8 +37,8 @@ impl Engine {
             Ok(status) => status,
             Err(error) => {
                 let message = format!(
-                    "the status of {key} cannot be read, and without it nothing is done ({error}): run the operator \
-                     that wrote it, or put right what it holds"
+                    "cannot read the status of {key}: {error}; the operator changes nothing until you correct the \
+                     status or run the operator version that wrote it"
                 );
                 return Ok(Outcome::Failed { message });
             }
@@ -50,8 +50,8 @@ impl Engine {
             findings: Findings::default(),
             status: before.clone(),
             due: None,
-            at: ConditionType::InputsReady,
-            again: false,
+            current: ConditionType::InputsReady,
+            requeue_now: false,
         };
         let paused = object.metadata.annotations.as_ref().and_then(|all| all.get(PAUSE_ANNOTATION));
         let stopped = if paused.is_some_and(|value| value == "true") {
@@ -68,8 +68,8 @@ impl Engine {
             }
             Err(Stop::Port(error @ PortError::Conflict { .. })) => return Err(error),
             Err(Stop::Port(error)) => {
-                let message = chain(&error);
-                work.found(work.at, Progress::Failed { message: message.clone() });
+                let message = error_chain(&error);
+                work.record(work.current, Progress::Failed { message: message.clone() });
                 Some(message)
             }
         };
@@ -98,29 +98,30 @@ impl Engine {
         work: &mut Work,
     ) -> Result<(), Stop> {
         let instance = instance(service, object);
-        let decoded = guarded("reading the object", || service.decode(object))?;
-        let needs = guarded("reading needs", || Ok(decoded.needs()))?;
+        let decoded = catch_panic("decoding the object", || service.decode(object))?;
+        let needs = catch_panic("determining needs", || Ok(decoded.needs()))?;
         let gathered = self.gather(key, &needs, &work.status.nodes).await?;
         work.status.uses.clone_from(&gathered.uses);
         if !(needs.objects.is_empty() && needs.secrets.is_empty() && needs.after.is_empty()) {
-            work.found(ConditionType::InputsReady, gathered.progress.clone().unwrap_or(Progress::Done));
+            work.record(ConditionType::InputsReady, gathered.progress.clone().unwrap_or(Progress::Done));
         }
         if work.is_stopped() {
             return Ok(());
         }
         let memory = work.status.memory.clone();
-        let plan = guarded("planning", || decoded.plan(&gathered.resolved, &self.site, &memory))?;
+        let plan = catch_panic("planning", || decoded.plan(&gathered.resolved, &self.site, &memory))?;
         work.status.endpoint.clone_from(&plan.endpoint);
-        // Others may plan with it before anything serves: what they do with it waits for that by itself.
+        // Dependents may plan with it before it serves; their effects on it wait until it is Available.
         work.status.provides.clone_from(&plan.provides);
-        let skipped = plan.skipped.iter().map(|skip| format!("no {}: {}", skip.name, skip.reason));
+        let skipped =
+            plan.skipped.iter().map(|skip| format!("{} is not deployed: {}", skip.name, skip.reason));
         work.findings.remarks = skipped.chain(plan.remarks.iter().cloned()).collect();
         let effects = self.effects(&key.namespace, &plan).await?;
         if !work.record_effects(&effects) {
             return Ok(());
         }
-        let observed = self.claims(&instance, &plan, &gathered, work).await?;
-        let manifests = guarded("lowering", || Ok(lower::lower(&instance, &plan, &observed)))?;
+        let observed = self.ensure_config(&instance, &plan, &gathered, work).await?;
+        let manifests = catch_panic("lowering", || Ok(lower::lower(&instance, &plan, &observed)))?;
         let planned = Planned {
             key,
             service,
@@ -134,37 +135,37 @@ impl Engine {
             let wanted = task::wanted_install(&plan.tasks).map(str::to_owned);
             if work.status.installed != wanted {
                 work.status.installed = wanted;
-                work.again = true;
+                work.requeue_now = true;
             }
-            work.at = ConditionType::Pruned;
+            work.current = ConditionType::Pruned;
             self.undo_unwanted(&key.namespace, &effects, &mut work.status.effects).await?;
             self.prune(&instance, &plan, &manifests).await?;
         }
-        // Nodes may leave whatever else is not done, and what is not wanted goes whatever nodes do.
+        // Nodes leave even while other parts are not done, and pruning does not depend on nodes.
         if let Some(roster) = &plan.roster {
-            work.at = ConditionType::NodesReady;
-            let progress = attempted(self.check_roster(&planned, roster, work).await);
-            work.found(ConditionType::NodesReady, progress);
+            work.current = ConditionType::NodesReady;
+            let progress = progress_or_failure(self.check_roster(&planned, roster, work).await);
+            work.record(ConditionType::NodesReady, progress);
         }
         Ok(())
     }
 
-    /// Secrets, databases and message buses.
-    async fn claims(
+    /// Ensures Secrets, databases and message buses.
+    async fn ensure_config(
         &self,
         instance: &Instance,
         plan: &Plan,
         gathered: &Gathered,
         work: &mut Work,
     ) -> Result<Observed, Stop> {
-        work.at = ConditionType::ConfigReady;
+        work.current = ConditionType::ConfigReady;
         let mut observed = Observed { installed: work.status.installed.clone(), ..Observed::default() };
         let mut missing = Progress::Done;
         for secret in &plan.secrets {
             let ensured = self.ensure_secret(instance, secret).await?;
-            work.sooner(ensured.due);
+            work.recheck_within(ensured.due);
             if let SecretContent::KeyRing(ring) = &secret.content {
-                work.found(ConditionType::Keys(ring.condition), ensured.progress);
+                work.record(ConditionType::Keys(ring.condition), ensured.progress);
             } else {
                 missing = missing.and(ensured.progress);
             }
@@ -180,23 +181,23 @@ impl Engine {
                 Progress::Done => self.ensure_databases(&instance.namespace, &plan.databases, gathered).await,
                 waiting => Ok(waiting.clone()),
             };
-            work.found(ConditionType::DatabaseReady, attempted(progress));
+            work.record(ConditionType::DatabaseReady, progress_or_failure(progress));
         }
         if !plan.messaging.is_empty() {
             let progress = match &missing {
                 Progress::Done => self.ensure_messaging(&instance.namespace, &plan.messaging, gathered).await,
                 waiting => Ok(waiting.clone()),
             };
-            work.found(ConditionType::MessagingReady, attempted(progress));
+            work.record(ConditionType::MessagingReady, progress_or_failure(progress));
         }
         if missing != Progress::Done && !work.is_stopped() {
-            work.found(ConditionType::ConfigReady, missing);
+            work.record(ConditionType::ConfigReady, missing);
         }
         Ok(observed)
     }
 }
 
-/// Secrets that others write, and for which pods are replaced.
+/// Secrets that the operator does not write, and whose changes restart pods.
 fn foreign_secrets(plan: &Plan) -> Vec<String> {
     let containers = plan
         .workloads
@@ -213,13 +214,13 @@ fn foreign_secrets(plan: &Plan) -> Vec<String> {
     names
 }
 
-/// A call that failed is a part that failed: the others can still be told.
-pub(crate) fn attempted(result: PortResult<Progress>) -> Progress {
-    result.unwrap_or_else(|error| Progress::Failed { message: chain(&error) })
+/// Turns a failed call into failed progress of its part, so that the status still reports the other parts.
+pub(crate) fn progress_or_failure(result: PortResult<Progress>) -> Progress {
+    result.unwrap_or_else(|error| Progress::Failed { message: error_chain(&error) })
 }
 
-/// An error with all its causes in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+/// An error and all its causes in one line.
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -1,4 +1,5 @@
-//! Roster: which agents have registered for the nodes of an object, and how those leave whose nodes are chosen no more.
+//! Roster: compares registered agents with the selected nodes, and retires the agents of nodes that are no longer
+//! selected.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,21 +9,21 @@ use openstack_operator_model::node::{self, NOT_READY};
 use openstack_operator_model::plan::{Registry, Roster};
 use openstack_operator_model::status::{NodeRow, NodeState};
 
-use crate::claim::not_available;
+use crate::effect::not_available;
 use crate::engine::{Engine, Key};
 use crate::gather::{self, Gathered};
 use crate::member;
 use crate::phase::Planned;
-use crate::ports::{Admission, Agent, PortResult, RegistryLogin};
+use crate::ports::{AdminState, Agent, PortResult, RegistryLogin};
 use crate::work::Work;
 
-/// No watch tells when an agent registers, or lets go of what it holds.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// How much of what a node holds is told.
-const MOST_HELD: usize = 20;
+/// Registries cannot be watched.
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
+/// Maximum number of a node's holdings in the status.
+const MAX_HOLDINGS: usize = 20;
 
 impl Engine {
-    /// Looks which nodes of the roster have an agent, and takes those that leave one step further.
+    /// Checks the agents of all nodes of the roster, and advances the departure of leaving nodes by one step.
     pub(crate) async fn check_roster(
         &self,
         planned: &Planned<'_>,
@@ -30,57 +31,64 @@ impl Engine {
         work: &mut Work,
     ) -> PortResult<Progress> {
         let Planned { key, plan, gathered, .. } = planned;
-        let own = key.is(&roster.provider);
-        if own && work.findings.available != Some(true) || gathered.unavailable.contains(&roster.provider) {
+        let is_provider = key.matches(&roster.provider);
+        if is_provider && work.findings.available != Some(true)
+            || gathered.unavailable.contains(&roster.provider)
+        {
             return Ok(not_available(&roster.provider));
         }
         let Some(registry) = self.registry(&key.namespace, &roster.registry).await? else {
-            return Ok(Progress::waiting("the administrator's Secret is not there yet"));
+            return Ok(Progress::waiting(
+                "the Secret of the cloud administrator does not exist yet or is incomplete",
+            ));
         };
         let agents = self.ports.agents.list(&registry).await?;
         let agents: BTreeMap<&str, &Agent> =
             agents.iter().map(|agent| (agent.node.as_str(), agent)).collect();
-        // Who runs nothing itself, as one of many agents, asks for no pods.
-        let mut found =
-            if plan.workloads.is_empty() { BTreeMap::new() } else { self.findings_of_nodes(key).await? };
+        // An object without workloads, such as one agent of many, has no pods.
+        let mut messages = if plan.workloads.is_empty() {
+            BTreeMap::new()
+        } else {
+            self.setup_messages_by_node(key).await?
+        };
         let mut rows = Vec::new();
         for node in &roster.nodes {
             let agent = agents.get(node.as_str());
-            if agent.is_some_and(|agent| agent.admission == Admission::Closed) {
-                self.ports.agents.admit(&registry, node, true).await?;
-                tracing::info!(node, "gives the node work again");
+            if agent.is_some_and(|agent| agent.admin_state == AdminState::DisabledByOperator) {
+                self.ports.agents.set_enabled(&registry, node, true).await?;
+                tracing::info!(node, "enabled scheduling to the node again");
             }
             let state = match agent {
                 None => NodeState::Missing,
                 Some(agent) if agent.up => NodeState::Up,
                 Some(_) => NodeState::Down,
             };
-            rows.push(NodeRow { name: node.clone(), state, holds: Vec::new(), found: found.remove(node) });
+            rows.push(NodeRow { name: node.clone(), state, holds: Vec::new(), found: messages.remove(node) });
         }
         let before = work.status.nodes.clone();
         for row in before.iter().filter(|row| !roster.nodes.contains(&row.name)) {
             let Some(agent) = agents.get(row.name.as_str()) else { continue };
-            if !self.is_chosen_elsewhere(key, &row.name).await? {
-                rows.extend(self.part_with(key, &registry, row, agent).await?);
+            if !self.is_selected_elsewhere(key, &row.name).await? {
+                rows.extend(self.retire_agent(key, &registry, row, agent).await?);
             }
         }
-        rows.sort_by(|one, other| one.name.cmp(&other.name));
-        // Pods of nodes that are on their way out are planned from what the status says.
-        work.again |= leaving(&rows) != leaving(&before);
+        rows.sort_by(|left, right| left.name.cmp(&right.name));
+        // The plan takes leaving nodes from the status.
+        work.requeue_now |= leaving(&rows) != leaving(&before);
         let lost = self.lost_agents(gathered, &rows).await?;
-        // Nor does one tell when the agent of a node that is not Ready is found to be down.
-        let is_moving = rows.iter().any(|row| !row.state.is_chosen());
-        if is_moving || !lost.is_empty() || !gathered.lost_nodes.is_empty() {
-            work.sooner(Some(LOOK_AGAIN));
+        // No watch event follows when an agent of a node that is not Ready goes down.
+        let has_leaving = rows.iter().any(|row| !row.state.is_chosen());
+        if has_leaving || !lost.is_empty() || !gathered.lost_nodes.is_empty() {
+            work.recheck_within(Some(POLL_INTERVAL));
         }
         work.status.nodes = rows;
-        // An object that runs nothing itself stands for one agent of many.
+        // An object without workloads represents one agent of many.
         let serves = work.status.nodes.iter().any(|row| row.state == NodeState::Up)
             || plan.workloads.is_empty() && agents.values().any(|agent| agent.up);
         Ok(progress(&work.status.nodes, if serves { &lost } else { &[] }))
     }
 
-    /// Nodes that have no agent because they are not Ready.
+    /// Nodes whose agent is missing or down because the node is not Ready.
     async fn lost_agents(&self, gathered: &Gathered, rows: &[NodeRow]) -> PortResult<Vec<String>> {
         let mut lost = Vec::new();
         for row in rows.iter().filter(|row| matches!(row.state, NodeState::Missing | NodeState::Down)) {
@@ -107,8 +115,9 @@ impl Engine {
         })
     }
 
-    /// One step of the way out: no more work, then nothing held, then no pods, then no record.
-    async fn part_with(
+    /// One step of retiring an agent: disable scheduling, wait until it hosts nothing and its pods are gone, then
+    /// remove its record.
+    async fn retire_agent(
         &self,
         key: &Key,
         registry: &RegistryLogin,
@@ -116,30 +125,30 @@ impl Engine {
         agent: &Agent,
     ) -> PortResult<Option<NodeRow>> {
         let node = &row.name;
-        let open = agent.admission == Admission::Open;
-        if open {
-            self.ports.agents.admit(registry, node, false).await?;
-            tracing::info!(node, "gives the node no more work, since it is no longer chosen");
+        let was_enabled = agent.admin_state == AdminState::Enabled;
+        if was_enabled {
+            self.ports.agents.set_enabled(registry, node, false).await?;
+            tracing::info!(node, "disabled scheduling to the node, which is no longer selected");
         }
         let mut holds = self.ports.agents.holdings(registry, node).await?;
         holds.sort();
-        if holds.len() > MOST_HELD {
-            let more = holds.len() - MOST_HELD;
-            holds.truncate(MOST_HELD);
+        if holds.len() > MAX_HOLDINGS {
+            let more = holds.len() - MAX_HOLDINGS;
+            holds.truncate(MAX_HOLDINGS);
             holds.push(format!("and {more} more"));
         }
-        // What was given just before may not be told of yet.
-        let state = if open || !holds.is_empty() { NodeState::Leaving } else { NodeState::Left };
+        // Work scheduled just before may not be listed yet.
+        let state = if was_enabled || !holds.is_empty() { NodeState::Leaving } else { NodeState::Left };
         if row.state == NodeState::Left && state == NodeState::Left && !self.has_agent_pod(key, node).await? {
             self.ports.agents.remove(registry, node).await?;
-            tracing::info!(node, "removed the record of a node that has left");
+            tracing::info!(node, "removed the agent record of a node that has left");
             return Ok(None);
         }
         Ok(Some(NodeRow { name: node.clone(), state, holds, found: row.found.clone() }))
     }
 
-    /// Whether another object of the same kind has the node now: then it has not left, but changed hands.
-    async fn is_chosen_elsewhere(&self, key: &Key, node: &str) -> PortResult<bool> {
+    /// Whether another object of the same kind has selected the node: then the node changes owner instead of leaving.
+    async fn is_selected_elsewhere(&self, key: &Key, node: &str) -> PortResult<bool> {
         let others = self.ports.cluster.list(key.kind, &key.namespace, &BTreeMap::new()).await?;
         Ok(others.iter().filter(|other| other.metadata.name.as_ref() != Some(&key.name)).any(|other| {
             let rows = gather::status(&other.data).map(|status| status.nodes).unwrap_or_default();
@@ -156,21 +165,21 @@ fn leaving(rows: &[NodeRow]) -> Vec<&str> {
     rows.iter().filter(|row| row.state == NodeState::Leaving).map(|row| row.name.as_str()).collect()
 }
 
-/// Progress of the agents of all nodes, without those of lost nodes.
+/// Progress of the agents of all nodes except lost ones.
 fn progress(rows: &[NodeRow], lost: &[String]) -> Progress {
-    let of = |state: NodeState| -> Vec<&str> {
+    let names_in = |state: NodeState| -> Vec<&str> {
         let rows = rows.iter().filter(|row| row.state == state && !lost.contains(&row.name));
         rows.map(|row| row.name.as_str()).collect()
     };
-    let awaited = [(NodeState::Missing, "not registered"), (NodeState::Down, "down")];
-    let parts: Vec<String> = awaited
+    let problems = [(NodeState::Missing, "not registered"), (NodeState::Down, "down")];
+    let parts: Vec<String> = problems
         .into_iter()
-        .map(|(state, word)| (of(state), word))
+        .map(|(state, adjective)| (names_in(state), adjective))
         .filter(|(names, _)| !names.is_empty())
-        .map(|(names, word)| node::describe(&names, word))
+        .map(|(names, adjective)| node::describe(&names, adjective))
         .collect();
     if !parts.is_empty() {
-        return Progress::Waiting { message: parts.join("; "), after: Some(LOOK_AGAIN) };
+        return Progress::Waiting { message: parts.join("; "), after: Some(POLL_INTERVAL) };
     }
     let losses = lost.iter().map(|name| Progress::degraded(node::describe(&[name], NOT_READY)));
     losses.fold(Progress::Done, Progress::and)

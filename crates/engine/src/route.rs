@@ -1,4 +1,4 @@
-//! Routing: from a change that a watch saw to the objects that it concerns.
+//! Routing: from a watch event to the objects it affects.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,19 +13,19 @@ use crate::engine::{FINALIZER, Key};
 use crate::index::ChildIndex;
 use crate::ports::ChildReference;
 
-type Place = (Kind, String, String);
+type Location = (Kind, String, String);
 
-/// Stands for all nodes, since whoever needs some must know of others that become one of them.
-fn any_node() -> Place {
+/// Represents all nodes: an object that selects nodes must also see nodes that start to match.
+fn any_node() -> Location {
     (NODE, String::new(), String::new())
 }
 
-/// Stands for all objects of a kind in a namespace.
-fn any_object(kind: Kind, namespace: &str) -> Place {
+/// Represents all objects of a kind in a namespace.
+fn any_object(kind: Kind, namespace: &str) -> Location {
     (kind, namespace.to_owned(), String::new())
 }
 
-/// Who needs what, so that a change of something wakes those who need it.
+/// Dependencies between objects, so that a change triggers the dependents.
 #[derive(Debug, Default)]
 pub struct NeedIndex {
     state: RwLock<NeedState>,
@@ -33,68 +33,68 @@ pub struct NeedIndex {
 
 #[derive(Debug, Default)]
 struct NeedState {
-    needed_by: HashMap<Place, BTreeSet<Key>>,
-    needs_of: HashMap<Key, Vec<Place>>,
+    needed_by: HashMap<Location, BTreeSet<Key>>,
+    needs_of: HashMap<Key, Vec<Location>>,
 }
 
 impl NeedIndex {
-    /// Remembers what an object needs, instead of what it needed before.
+    /// Replaces the needs of an object.
     pub fn set(&self, key: &Key, needs: &Needs, kinds: &[Kind]) {
-        let place = |kind: Kind, name: &String| (kind, key.namespace.clone(), name.clone());
+        let location = |kind: Kind, name: &String| (kind, key.namespace.clone(), name.clone());
         let object = |need: &ObjectNeed| {
             (need.kind, need.namespace.clone().unwrap_or_else(|| key.namespace.clone()), need.name.clone())
         };
-        let mut places: Vec<Place> = needs.objects.iter().map(object).collect();
-        places.extend(needs.secrets.iter().map(|need| place(SECRET, &need.name)));
+        let mut locations: Vec<Location> = needs.objects.iter().map(object).collect();
+        locations.extend(needs.secrets.iter().map(|need| location(SECRET, &need.name)));
         let after = needs.after.iter().map(|dependency| (&dependency.kind, &dependency.name));
         let later = needs.later.iter().map(|reference| (&reference.kind, &reference.name));
-        places.extend(after.chain(later).filter_map(|(kind, name)| {
+        locations.extend(after.chain(later).filter_map(|(kind, name)| {
             let kind = kinds.iter().find(|known| known.kind == *kind)?;
-            Some(place(*kind, name))
+            Some(location(*kind, name))
         }));
-        places.extend(needs.peers.iter().map(|kind| any_object(*kind, &key.namespace)));
-        places.extend(needs.nodes.is_some().then(any_node));
+        locations.extend(needs.peers.iter().map(|kind| any_object(*kind, &key.namespace)));
+        locations.extend(needs.nodes.is_some().then(any_node));
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        if state.needs_of.get(key) == Some(&places) {
+        if state.needs_of.get(key) == Some(&locations) {
             return;
         }
         state.remove(key);
-        for place in &places {
-            state.needed_by.entry(place.clone()).or_default().insert(key.clone());
+        for location in &locations {
+            state.needed_by.entry(location.clone()).or_default().insert(key.clone());
         }
-        state.needs_of.insert(key.clone(), places);
+        state.needs_of.insert(key.clone(), locations);
     }
 
     pub fn remove(&self, key: &Key) {
         self.state.write().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    fn needed_by(&self, place: &Place) -> Vec<Key> {
+    fn needed_by(&self, location: &Location) -> Vec<Key> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        state.needed_by.get(place).into_iter().flatten().cloned().collect()
+        state.needed_by.get(location).into_iter().flatten().cloned().collect()
     }
 }
 
 impl NeedState {
     fn remove(&mut self, key: &Key) {
-        for place in self.needs_of.remove(key).into_iter().flatten() {
-            if let Some(keys) = self.needed_by.get_mut(&place) {
+        for location in self.needs_of.remove(key).into_iter().flatten() {
+            if let Some(keys) = self.needed_by.get_mut(&location) {
                 keys.remove(key);
                 if keys.is_empty() {
-                    self.needed_by.remove(&place);
+                    self.needed_by.remove(&location);
                 }
             }
         }
     }
 }
 
-/// What is remembered of an object, so that its deletion can be routed and its status writes ignored.
+/// Known metadata of an object, to route its deletion and to ignore its status writes.
 struct Known {
     owner_uid: Option<String>,
     owner: Option<Key>,
     uid: String,
-    /// All that a person or the API server changes, but not the status.
-    face: String,
+    /// All metadata that a change of spec, annotations or deletion affects, but a status write does not.
+    fingerprint: String,
 }
 
 /// Turns the events of one kind's watch into keys.
@@ -102,7 +102,7 @@ pub struct Router {
     kind: Kind,
     kinds: Arc<[Kind]>,
     known: HashMap<(String, String), Known>,
-    /// Objects that a new list has named so far.
+    /// Objects in the current relist so far.
     listed: HashSet<(String, String)>,
     children: Arc<ChildIndex>,
 }
@@ -112,7 +112,7 @@ impl Router {
         Self { kind, kinds, known: HashMap::new(), listed: HashSet::new(), children }
     }
 
-    /// Whom an event concerns.
+    /// Objects that an event affects.
     pub fn route<K>(&mut self, event: Event<PartialObjectMeta<K>>, needs: &NeedIndex) -> Vec<Key> {
         match event {
             Event::Init => {
@@ -120,93 +120,96 @@ impl Router {
                 Vec::new()
             }
             Event::InitApply(object) => {
-                self.listed.insert(place_of(&object.metadata));
+                self.listed.insert(location_of(&object.metadata));
                 self.changed(&object.metadata, needs)
             }
             Event::Apply(object) => self.changed(&object.metadata, needs),
-            Event::Delete(object) => self.deleted(&place_of(&object.metadata), needs),
-            // What the new list does not name was deleted while nobody watched.
+            Event::Delete(object) => self.deleted(&location_of(&object.metadata), needs),
+            // Objects missing from the relist were deleted while the watch was interrupted.
             Event::InitDone => {
                 let gone: Vec<_> =
-                    self.known.keys().filter(|place| !self.listed.contains(*place)).cloned().collect();
+                    self.known.keys().filter(|location| !self.listed.contains(*location)).cloned().collect();
                 self.listed = HashSet::new();
-                gone.iter().flat_map(|place| self.deleted(place, needs)).collect()
+                gone.iter().flat_map(|location| self.deleted(location, needs)).collect()
             }
         }
     }
 
     fn changed(&mut self, metadata: &ObjectMeta, needs: &NeedIndex) -> Vec<Key> {
-        let place = place_of(metadata);
+        let location = location_of(metadata);
         if self.kind == NODE {
-            return self.node_changed(place, metadata, needs);
+            return self.node_changed(location, metadata, needs);
         }
-        let mut keys = needs.needed_by(&(self.kind, place.0.clone(), place.1.clone()));
-        let ours = self.kinds.contains(&self.kind);
+        let mut keys = needs.needed_by(&(self.kind, location.0.clone(), location.1.clone()));
+        let is_own_kind = self.kinds.contains(&self.kind);
         let managed = metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY_LABEL));
-        if !ours && managed.is_none_or(|manager| manager != MANAGER) {
+        if !is_own_kind && managed.is_none_or(|manager| manager != MANAGER) {
             return keys;
         }
         let known = self.known(metadata);
         keys.extend(known.owner.clone());
-        if ours && self.known.get(&place).is_none_or(|before| before.face != known.face) {
-            keys.push(Key { kind: self.kind, namespace: place.0.clone(), name: place.1.clone() });
-            keys.extend(needs.needed_by(&any_object(self.kind, &place.0)));
+        if is_own_kind
+            && self.known.get(&location).is_none_or(|before| before.fingerprint != known.fingerprint)
+        {
+            keys.push(Key { kind: self.kind, namespace: location.0.clone(), name: location.1.clone() });
+            keys.extend(needs.needed_by(&any_object(self.kind, &location.0)));
         }
         if let Some(owner_uid) = &known.owner_uid {
-            self.children.insert(owner_uid, self.child(&place, &known.uid));
+            self.children.insert(owner_uid, self.child(&location, &known.uid));
         }
-        if let Some(before) = self.known.insert(place.clone(), known) {
-            self.forget_former_owner(&place, &before);
+        if let Some(before) = self.known.insert(location.clone(), known) {
+            self.forget_former_owner(&location, &before);
         }
         keys
     }
 
-    /// Nodes send heartbeats all the time; only a change of labels triggers a reconcile here. When a node gets a taint or
-    /// its readiness changes, the readiness of its pods and the counts of its `DaemonSet`s change too, and their events
-    /// trigger the reconcile.
+    /// Nodes send heartbeats all the time; only a change of labels triggers a reconcile here. When a node gets a taint
+    /// or its readiness changes, the readiness of its pods and the counts of its `DaemonSet`s change too, and their
+    /// events trigger the reconcile.
     fn node_changed(
         &mut self,
-        place: (String, String),
+        location: (String, String),
         metadata: &ObjectMeta,
         needs: &NeedIndex,
     ) -> Vec<Key> {
-        let face = format!("{:?}", metadata.labels);
-        let known = Known { owner_uid: None, owner: None, uid: String::new(), face: face.clone() };
-        match self.known.insert(place, known) {
-            Some(before) if before.face == face => Vec::new(),
+        let fingerprint = format!("{:?}", metadata.labels);
+        let known =
+            Known { owner_uid: None, owner: None, uid: String::new(), fingerprint: fingerprint.clone() };
+        match self.known.insert(location, known) {
+            Some(before) if before.fingerprint == fingerprint => Vec::new(),
             _ => needs.needed_by(&any_node()),
         }
     }
 
-    /// An object that was deleted and made anew between two events has another uid.
-    fn forget_former_owner(&self, place: &(String, String), before: &Known) {
-        let now = self.known.get(place);
+    /// An object that was recreated between two events has another uid.
+    fn forget_former_owner(&self, location: &(String, String), before: &Known) {
+        let now = self.known.get(location);
         if let Some(owner_uid) = &before.owner_uid
             && now.is_none_or(|now| now.uid != before.uid || now.owner_uid != before.owner_uid)
         {
-            self.children.remove(owner_uid, &self.child(place, &before.uid));
+            self.children.remove(owner_uid, &self.child(location, &before.uid));
         }
     }
 
-    fn deleted(&mut self, place: &(String, String), needs: &NeedIndex) -> Vec<Key> {
+    fn deleted(&mut self, location: &(String, String), needs: &NeedIndex) -> Vec<Key> {
         if self.kind == NODE {
-            self.known.remove(place);
+            self.known.remove(location);
             return needs.needed_by(&any_node());
         }
-        let mut keys = needs.needed_by(&(self.kind, place.0.clone(), place.1.clone()));
-        if let Some(known) = self.known.remove(place) {
-            self.forget_former_owner(place, &known);
+        let mut keys = needs.needed_by(&(self.kind, location.0.clone(), location.1.clone()));
+        if let Some(known) = self.known.remove(location) {
+            self.forget_former_owner(location, &known);
             keys.extend(known.owner);
         }
         if self.kinds.contains(&self.kind) {
-            keys.push(Key { kind: self.kind, namespace: place.0.clone(), name: place.1.clone() });
-            keys.extend(needs.needed_by(&any_object(self.kind, &place.0)));
+            keys.push(Key { kind: self.kind, namespace: location.0.clone(), name: location.1.clone() });
+            keys.extend(needs.needed_by(&any_object(self.kind, &location.0)));
         }
         keys
     }
 
-    fn child(&self, place: &(String, String), uid: &str) -> ChildReference {
-        ChildReference { kind: self.kind, name: place.1.clone(), uid: uid.to_owned() }
+    fn child(&self, location: &(String, String), uid: &str) -> ChildReference {
+        ChildReference { kind: self.kind, name: location.1.clone(), uid: uid.to_owned() }
     }
 
     fn known(&self, metadata: &ObjectMeta) -> Known {
@@ -216,18 +219,18 @@ impl Router {
             let kind = self.kinds.iter().find(|known| known.kind == kind)?;
             Some(Key { kind: *kind, namespace: namespace.clone(), name: name.to_owned() })
         };
-        // A pod's owner is a workload, and what outlives its owner has none: their labels say whose they are.
+        // Pods are owned by workloads, and retained objects have no owner: use their labels.
         let labelled = || {
             let labels = metadata.labels.as_ref()?;
             key(labels.get(KIND_LABEL)?, labels.get(INSTANCE_LABEL)?)
         };
         let own = owner.and_then(|owner| key(&owner.kind, &owner.name));
-        let ours = self.kinds.contains(&self.kind);
+        let is_own_kind = self.kinds.contains(&self.kind);
         Known {
             owner_uid: owner.filter(|_| own.is_some()).map(|owner| owner.uid.clone()),
-            owner: own.or_else(|| if ours { None } else { labelled() }),
+            owner: own.or_else(|| if is_own_kind { None } else { labelled() }),
             uid: metadata.uid.clone().unwrap_or_default(),
-            face: format!(
+            fingerprint: format!(
                 "{:?} {:?} {:?} {:?} {}",
                 metadata.uid,
                 metadata.generation,
@@ -239,7 +242,7 @@ impl Router {
     }
 }
 
-fn place_of(metadata: &ObjectMeta) -> (String, String) {
+fn location_of(metadata: &ObjectMeta) -> (String, String) {
     (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
@@ -278,36 +281,39 @@ mod tests {
     }
 
     #[test]
-    fn a_child_wakes_its_owner_when_it_changes_and_when_it_goes() {
+    fn a_changed_or_deleted_child_triggers_its_owner() {
         let (mut router, children) = router(CONFIG_MAP);
         let needs = NeedIndex::default();
         assert_eq!(router.route(Event::Apply(owned("c", "1")), &needs), vec![key()]);
-        assert_eq!(children.of("o").len(), 1);
+        assert_eq!(children.children_of("o").len(), 1);
         assert_eq!(router.route(Event::Delete(owned("c", "1")), &needs), vec![key()]);
-        assert!(children.of("o").is_empty());
+        assert!(children.children_of("o").is_empty());
     }
 
     #[test]
-    fn what_went_while_nobody_watched_is_noticed() {
+    fn a_deletion_during_an_interrupted_watch_is_noticed() {
         let (mut router, children) = router(CONFIG_MAP);
         let needs = NeedIndex::default();
         router.route(Event::Apply(owned("c", "1")), &needs);
         assert!(router.route(Event::<Meta>::Init, &needs).is_empty());
         assert_eq!(router.route(Event::<Meta>::InitDone, &needs), vec![key()]);
-        assert!(children.of("o").is_empty());
+        assert!(children.children_of("o").is_empty());
     }
 
     #[test]
-    fn a_child_that_was_made_anew_is_known_once() {
+    fn a_recreated_child_is_indexed_once() {
         let (mut router, children) = router(CONFIG_MAP);
         let needs = NeedIndex::default();
         router.route(Event::Apply(owned("c", "1")), &needs);
         router.route(Event::Apply(owned("c", "2")), &needs);
-        assert_eq!(children.of("o").iter().map(|child| child.uid.as_str()).collect::<Vec<_>>(), ["2"]);
+        assert_eq!(
+            children.children_of("o").iter().map(|child| child.uid.as_str()).collect::<Vec<_>>(),
+            ["2"]
+        );
     }
 
     #[test]
-    fn a_status_write_wakes_those_who_need_the_object_but_not_itself() {
+    fn a_status_write_triggers_dependents_but_not_the_object_itself() {
         let (mut router, _) = router(THING);
         let needs = NeedIndex::default();
         let other = Key { kind: THING, namespace: "n".into(), name: "other".into() };
@@ -332,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_of_somebody_else_wakes_only_those_who_need_it() {
+    fn a_foreign_secret_triggers_only_its_dependents() {
         let (mut router, _) = router(SECRET);
         let needs = NeedIndex::default();
         let secret = || meta(&json!({ "name": "s", "namespace": "n", "uid": "x" }));
@@ -342,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_wakes_those_who_choose_nodes_when_its_labels_change_and_when_it_goes() {
+    fn a_node_triggers_objects_that_select_nodes_when_its_labels_change_and_when_it_is_deleted() {
         let (mut router, _) = router(NODE);
         let needs = NeedIndex::default();
         let node = |labels: &serde_json::Value| {
@@ -350,7 +356,7 @@ mod tests {
         };
         assert!(router.route(node(&json!({})), &needs).is_empty());
         needs.set(&key(), &Needs::default().nodes(&Scheduling::default()), &[]);
-        assert!(router.route(node(&json!({})), &needs).is_empty(), "nodes tell of themselves all the time");
+        assert!(router.route(node(&json!({})), &needs).is_empty(), "heartbeats of nodes are ignored");
         assert_eq!(router.route(node(&json!({ "l": "" })), &needs), vec![key()]);
         assert_eq!(router.route(Event::Delete(meta(&json!({ "name": "a" }))), &needs), vec![key()]);
     }

@@ -1,4 +1,4 @@
-//! The engine at work: one metadata watch per kind, one queue for all, and a bounded number of workers.
+//! Runs the engine: one metadata watch per kind, one queue, and a bounded number of workers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,21 +18,21 @@ use crate::metrics::Metrics;
 use crate::queue::Queue;
 use crate::route::Router;
 
-/// How much is done at once. More would only queue up at the API server.
+/// Concurrent reconciles. More would only queue up at the API server.
 const WORKERS: usize = 16;
-/// Changes come in bursts; what comes within this time is one.
+/// Events of an object within this time cause one reconcile.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
 pub struct Runner {
     pub engine: Arc<Engine>,
     pub children: Arc<ChildIndex>,
     pub metrics: Metrics,
-    /// How often what no watch can see is looked at: catalogs, databases, message buses.
+    /// How often external state without a watch is compared: catalogs, databases, message buses.
     pub drift_interval: Duration,
 }
 
 impl Runner {
-    /// Works until dropped.
+    /// Runs until dropped.
     pub async fn run(self, client: Client) {
         let queue = Arc::new(Queue::<Key>::default());
         let kinds: Arc<[Kind]> = self.engine.kinds().into();
@@ -52,38 +52,38 @@ impl Runner {
         for _ in 0..WORKERS {
             tasks.spawn(runner.clone().work(queue.clone()));
         }
-        // None of them ends by itself.
+        // The tasks never end.
         while tasks.join_next().await.is_some() {}
     }
 
     async fn work(self: Arc<Self>, queue: Arc<Queue<Key>>) {
         loop {
             let key = queue.pop().await;
-            self.metrics.queued(queue.depth());
+            self.metrics.set_queue_depth(queue.depth());
             let span = tracing::info_span!(
                 "reconcile",
                 kind = key.kind.kind,
                 namespace = key.namespace,
                 object = key.name
             );
-            let begun = Instant::now();
+            let started = Instant::now();
             let outcome = self.engine.reconcile(&key).instrument(span.clone()).await;
-            self.metrics.reconciled(key.kind.kind, outcome.name(), begun.elapsed());
+            self.metrics.record_reconcile(key.kind.kind, outcome.name(), started.elapsed());
             span.in_scope(|| self.schedule(&queue, &key, outcome));
             queue.done(&key);
         }
     }
 
-    /// Asks for the next reconcile of an object, if a watch alone may not bring it.
+    /// Schedules the next reconcile of an object that a watch alone may not trigger.
     fn schedule(&self, queue: &Queue<Key>, key: &Key, outcome: Outcome) {
         let jitter = self.engine.ports.environment.jitter();
-        // Spread, so that a thousand objects are not looked at in the same second.
+        // Spread, so that a thousand objects are not reconciled in the same second.
         let drift = self.drift_interval.mul_f64(0.9 + jitter / 5.0);
         tracing::debug!(?outcome, "reconciled");
         match outcome {
             Outcome::Failed { message } => {
-                let pause = queue.push_failed(key.clone(), jitter);
-                tracing::warn!(reason = message, retry_seconds = pause.as_secs(), "failed");
+                let delay = queue.push_failed(key.clone(), jitter);
+                tracing::warn!(reason = message, retry_seconds = delay.as_secs(), "reconcile failed");
             }
             Outcome::Done { recheck } => {
                 queue.succeeded(key);
@@ -91,7 +91,7 @@ impl Runner {
             }
             Outcome::Waiting { after } => {
                 queue.succeeded(key);
-                // Whatever it waits for is watched; looking again costs little and forgives a lost event.
+                // A watch covers the dependency; the periodic reconcile compensates for a lost event.
                 queue.push(key.clone(), after.map_or(drift, |after| after.min(drift)));
             }
             Outcome::Stalled => queue.succeeded(key),
@@ -100,7 +100,7 @@ impl Runner {
     }
 }
 
-/// Watches one kind for as long as the process lives.
+/// Watches one kind until the process ends.
 async fn watch(
     client: Client,
     kind: Kind,
@@ -110,7 +110,7 @@ async fn watch(
     queue: Arc<Queue<Key>>,
 ) {
     let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &kind.resource());
-    // Secrets of others are needed too, and nodes are nobody's; everything else that matters carries our label.
+    // Users' Secrets and nodes do not carry the operator's label; all other relevant objects do.
     let all = kind == SECRET || kind == NODE || kinds.contains(&kind);
     let labels = format!("{MANAGED_BY_LABEL}={MANAGER}");
     let config = if all { watcher::Config::default() } else { watcher::Config::default().labels(&labels) };
@@ -122,11 +122,11 @@ async fn watch(
                     queue.push(key, DEBOUNCE);
                 }
             }
-            // The stream never ends; it recovers from errors by itself, each time later.
+            // The stream never ends; it retries after errors with backoff.
             Ok(None) => return,
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(kind = kind.kind, error, "the watch was interrupted");
+                tracing::warn!(kind = kind.kind, error, "watch interrupted; retrying");
             }
         }
     }

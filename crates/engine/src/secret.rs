@@ -1,4 +1,4 @@
-//! Secrets: generates what is missing, fills in templates, rotates keys. Values stay in this file and in the ports.
+//! Secrets: generates missing values, fills in templates, rotates keys. Values stay in this file and in the ports.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,25 +28,28 @@ const REQUEST: &str = "openstack.k8s.io/rotation-request";
 
 pub(crate) type Values = BTreeMap<String, String>;
 
-/// A Secret that is in place.
+/// Result of ensuring a Secret.
 pub(crate) struct Ensured {
     pub(crate) facts: SecretFacts,
     pub(crate) progress: Progress,
-    /// When it must be looked at again.
+    /// When a key rotation is due.
     pub(crate) due: Option<Duration>,
 }
 
 impl Engine {
-    /// Brings a Secret to what the plan says, keeping the values that it has.
+    /// Ensures a Secret of the plan, keeping its existing values.
     pub(crate) async fn ensure_secret(&self, instance: &Instance, plan: &SecretPlan) -> PortResult<Ensured> {
         let live = self.ports.cluster.get(SECRET, &instance.namespace, &plan.name).await?;
         let known = live.as_ref().map(values).unwrap_or_default();
         let (wanted, annotations, due) = match &plan.content {
-            SecretContent::Entries(entries) => match self.entries(instance, plan, entries, &known).await? {
+            SecretContent::Entries(entries) => match self
+                .resolve_entries(instance, plan, entries, &known)
+                .await?
+            {
                 Ok(values) => (values, Values::new(), None),
                 Err(progress) => return Ok(Ensured { facts: SecretFacts::default(), progress, due: None }),
             },
-            SecretContent::KeyRing(ring) => self.ring(ring, live.as_ref(), known),
+            SecretContent::KeyRing(ring) => self.rotate_ring(ring, live.as_ref(), known),
         };
         let mut metadata = instance.metadata(&plan.name, None);
         if plan.retained {
@@ -66,25 +69,25 @@ impl Engine {
         }
     }
 
-    /// What is known of a Secret that others write; none where it is not there.
+    /// Facts about a Secret that the operator does not write; none if it does not exist.
     pub(crate) async fn secret_facts(&self, namespace: &str, name: &str) -> PortResult<Option<SecretFacts>> {
         let secret = self.ports.cluster.get(SECRET, namespace, name).await?;
         Ok(secret.map(|secret| SecretFacts { revision: revision(&secret), rotations: 0 }))
     }
 
-    /// All values of a Secret; none where it is not there.
+    /// All values of a Secret; empty if it does not exist.
     pub(crate) async fn secret_values(&self, namespace: &str, secret: &str) -> PortResult<Values> {
         let secret = self.ports.cluster.get(SECRET, namespace, secret).await?;
         Ok(secret.as_ref().map(values).unwrap_or_default())
     }
 
-    /// One value of a Secret; none where it is not there.
+    /// One value of a Secret, if it exists.
     pub(crate) async fn secret_value(&self, namespace: &str, key: &SecretKey) -> PortResult<Option<String>> {
         let secret = self.ports.cluster.get(SECRET, namespace, &key.secret).await?;
         Ok(secret.and_then(|secret| values(&secret).remove(&key.key)))
     }
 
-    async fn entries(
+    async fn resolve_entries(
         &self,
         instance: &Instance,
         plan: &SecretPlan,
@@ -136,9 +139,9 @@ impl Engine {
         Ok(Ok(wanted))
     }
 
-    /// Keys of a ring as they must be now, what is remembered of them, and when to look again. **Invariant:** a key
-    /// that is there stays, whatever became of the others: what it signed or encrypted may still need it.
-    fn ring(
+    /// Current keys of a ring, its annotations, and the time until the next rotation. **Invariant:** the loss of some
+    /// keys never removes others, since existing tokens and credentials may still need them.
+    fn rotate_ring(
         &self,
         ring: &KeyRing,
         live: Option<&DynamicObject>,
@@ -153,8 +156,8 @@ impl Engine {
         let numbers = keys.keys().filter_map(|number| number.parse().ok()).collect();
         let (state, mut rotations) = ring_state(ring, live, numbers, now);
         let Decision::Rotate(rotation) = keyring::decide(ring, &state, now) else {
-            let due = due(ring, &state, now);
-            return (keys, remembered(&state, rotations), Some(due));
+            let due = next_rotation(ring, &state, now);
+            return (keys, ring_annotations(&state, rotations), Some(due));
         };
         if let Some(staged) = keys.remove("0") {
             keys.insert(rotation.primary.to_string(), staged);
@@ -169,19 +172,19 @@ impl Engine {
             request: ring.request.clone().or(state.request),
         };
         tracing::info!(condition = ring.condition, rotations, "rotated keys");
-        let due = due(ring, &state, now);
-        (keys, remembered(&state, rotations), Some(due))
+        let due = next_rotation(ring, &state, now);
+        (keys, ring_annotations(&state, rotations), Some(due))
     }
 }
 
-fn due(ring: &KeyRing, state: &RingState, now: Timestamp) -> Duration {
+fn next_rotation(ring: &KeyRing, state: &RingState, now: Timestamp) -> Duration {
     match keyring::decide(ring, state, now) {
         Decision::Wait(until) => now.duration_until(until).unsigned_abs(),
         Decision::Rotate(_) => Duration::ZERO,
     }
 }
 
-fn remembered(state: &RingState, rotations: u32) -> Values {
+fn ring_annotations(state: &RingState, rotations: u32) -> Values {
     let mut annotations = Values::from([
         (ROTATIONS_ANNOTATION.to_owned(), rotations.to_string()),
         (ROTATED_AT.to_owned(), state.rotated_at.to_string()),
@@ -191,7 +194,7 @@ fn remembered(state: &RingState, rotations: u32) -> Values {
     annotations
 }
 
-/// What a ring's Secret remembers. One that remembers nothing is taken as it is: who knows what its keys were used for.
+/// State of a ring from the annotations of its Secret. Without them, all keys count as in use until now.
 fn ring_state(
     ring: &KeyRing,
     live: Option<&DynamicObject>,
@@ -210,9 +213,9 @@ fn ring_state(
         ))
     };
     let (retired, rotated_at, rotations, request) = read().unwrap_or_else(|| {
-        let signs = keys.iter().max();
-        let used = keys.iter().filter(|key| **key != 0 && Some(*key) != signs);
-        (used.map(|key| (*key, now)).collect(), now, 0, ring.request.clone())
+        let primary = keys.iter().max();
+        let retired = keys.iter().filter(|key| **key != 0 && Some(*key) != primary);
+        (retired.map(|key| (*key, now)).collect(), now, 0, ring.request.clone())
     });
     (RingState { keys, retired, rotated_at, request }, rotations)
 }
@@ -229,8 +232,8 @@ fn values(secret: &DynamicObject) -> Values {
         .collect()
 }
 
-/// Stands for the values of a Secret. It is keyed by the Secret's uid, which only those who may read the Secret know,
-/// so that it does not help to guess a weak password.
+/// Keyed hash of the values of a Secret. The key is the Secret's uid, which only users with access to the Secret know,
+/// so that the hash does not help to guess a weak password.
 fn revision(secret: &DynamicObject) -> String {
     let uid = secret.metadata.uid.as_deref().unwrap_or_default();
     let data = secret.data.get("data").map(ToString::to_string).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What one reconcile has found, what it will say of it, and how it ends.
+//! State of a running reconcile: findings, new status, and outcome.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use serde_json::Value;
 use crate::engine::Outcome;
 use crate::gather;
 
-/// What one reconcile has found and will say.
+/// State of a running reconcile.
 pub(crate) struct Work {
     pub(crate) findings: Findings,
     pub(crate) status: Status,
-    /// When something is due by the clock.
+    /// Time until the next scheduled action.
     pub(crate) due: Option<Duration>,
-    /// The part that is being worked on, which a failed call is a failure of.
-    pub(crate) at: ConditionType,
-    /// Something was written to the status that the next step relies on: go on at once.
-    pub(crate) again: bool,
+    /// Condition of the current step; it reports a failed call.
+    pub(crate) current: ConditionType,
+    /// The next step depends on the new status: reconcile again at once.
+    pub(crate) requeue_now: bool,
 }
 
 impl Work {
-    /// Of what is found twice the one that is further from done stays.
-    pub(crate) fn found(&mut self, condition: ConditionType, progress: Progress) {
+    /// Records the progress of a condition; of two, the less advanced one counts.
+    pub(crate) fn record(&mut self, condition: ConditionType, progress: Progress) {
         match self.findings.parts.iter_mut().find(|(known, _)| *known == condition) {
             Some((_, known)) => *known = known.clone().and(progress),
             None => self.findings.parts.push((condition, progress)),
@@ -36,11 +36,11 @@ impl Work {
         self.findings.unmet().is_some()
     }
 
-    pub(crate) fn sooner(&mut self, due: Option<Duration>) {
+    pub(crate) fn recheck_within(&mut self, due: Option<Duration>) {
         self.due = [self.due, due].into_iter().flatten().min();
     }
 
-    /// **Invariant:** an effect is in the status before it is made, so that one that was made is always undone.
+    /// **Invariant:** the status records an effect before the operator creates it, so that deletion always undoes it.
     pub(crate) fn record_effects(&mut self, wanted: &[Effect]) -> bool {
         let missing: Vec<_> =
             wanted.iter().filter(|effect| !self.status.effects.contains(effect)).cloned().collect();
@@ -49,13 +49,13 @@ impl Work {
         }
         self.status.effects.extend(missing);
         self.status.effects.sort();
-        self.again = true;
-        self.found(ConditionType::ConfigReady, Progress::waiting("not begun"));
+        self.requeue_now = true;
+        self.record(ConditionType::ConfigReady, Progress::waiting("not started"));
         false
     }
 
-    /// Says how each part of a cloud is, and how far the whole has come.
-    pub(crate) fn tell_services(&mut self, plan: &Plan, rows: Vec<Option<(Stage, ServiceRow)>>) {
+    /// Reports the state of each service and the phase of the cloud.
+    pub(crate) fn report_services(&mut self, plan: &Plan, rows: Vec<Option<(Stage, ServiceRow)>>) {
         let rows: Vec<(Stage, ServiceRow)> = rows.into_iter().flatten().collect();
         if rows.is_empty() && plan.skipped.is_empty() {
             return;
@@ -67,7 +67,7 @@ impl Work {
             kind: skip.kind.kind.to_owned(),
             name: skip.name.clone(),
             ready: false,
-            waiting_for: Some(format!("left out: {}", skip.reason)),
+            waiting_for: Some(format!("not deployed: {}", skip.reason)),
             endpoint: None,
             extent: None,
         });
@@ -81,7 +81,7 @@ impl Work {
         if self.findings.stall.is_some() {
             return Outcome::Stalled;
         }
-        if self.again {
+        if self.requeue_now {
             return Outcome::Waiting { after: Some(Duration::ZERO) };
         }
         let failed = self.findings.parts.iter().find_map(|(_, progress)| match progress {
@@ -101,8 +101,8 @@ impl Work {
     }
 }
 
-/// How one part of a cloud is.
-pub(crate) fn row(
+/// State of one service of a cloud.
+pub(crate) fn service_row(
     plan: &Plan,
     manifest: &Manifest,
     live: &Value,

@@ -120,7 +120,7 @@ fn runner(arguments: &Arguments, admin: &Admin, client: Client) -> Result<Runner
     let metrics = admin.metrics();
     let counted = metrics.clone();
     let cluster = KubeCluster::watched(client, children.clone())
-        .with_on_write(Arc::new(move |verb| counted.wrote(verb)));
+        .with_on_write(Arc::new(move |verb| counted.record_write(verb)));
     let ports = Ports {
         cluster: Arc::new(cluster),
         sql: Arc::new(MariaSql),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use openstack_operator_engine::ports::{Admission, Agent, Agents, Login, PortResult, RegistryLogin};
+use openstack_operator_engine::ports::{AdminState, Agent, Agents, Login, PortResult, RegistryLogin};
 use serde::Serialize;
 
 use crate::server::{FakeServer, ServerState};
@@ -20,15 +20,15 @@ pub struct AgentState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AgentEntry {
     pub up: bool,
-    /// Whether it is given work.
-    pub admitted: bool,
+    /// Whether the scheduler may use it.
+    pub enabled: bool,
     pub holds: Vec<String>,
 }
 
 impl AgentEntry {
     /// One that has just registered.
     pub fn new() -> Self {
-        Self { up: true, admitted: true, holds: Vec::new() }
+        Self { up: true, enabled: true, holds: Vec::new() }
     }
 }
 
@@ -59,13 +59,15 @@ impl Agents for FakeAgents {
     async fn list(&self, registry: &RegistryLogin) -> PortResult<Vec<Agent>> {
         let (address, login) = address(registry);
         self.call("list", "", (&address, &login), |_| Ok(()))?;
-        let admission = |entry: &AgentEntry| match (registry, entry.admitted) {
-            (RegistryLogin::Chassis { .. }, _) => Admission::Fixed,
-            (_, true) => Admission::Open,
-            (_, false) => Admission::Closed,
+        let admin_state = |entry: &AgentEntry| match (registry, entry.enabled) {
+            (RegistryLogin::Chassis { .. }, _) => AdminState::Unmanaged,
+            (_, true) => AdminState::Enabled,
+            (_, false) => AdminState::DisabledByOperator,
         };
         let agents = self.state(&address).agents.into_iter();
-        Ok(agents.map(|(node, entry)| Agent { node, up: entry.up, admission: admission(&entry) }).collect())
+        Ok(agents
+            .map(|(node, entry)| Agent { node, up: entry.up, admin_state: admin_state(&entry) })
+            .collect())
     }
 
     async fn holdings(&self, registry: &RegistryLogin, node: &str) -> PortResult<Vec<String>> {
@@ -74,11 +76,11 @@ impl Agents for FakeAgents {
         Ok(self.state(&address).agents.get(node).map(|entry| entry.holds.clone()).unwrap_or_default())
     }
 
-    async fn admit(&self, registry: &RegistryLogin, node: &str, admitted: bool) -> PortResult<()> {
+    async fn set_enabled(&self, registry: &RegistryLogin, node: &str, enabled: bool) -> PortResult<()> {
         let (address, login) = address(registry);
-        self.call("admit", node, (&address, &login), |state| {
+        self.call("set_enabled", node, (&address, &login), |state| {
             if let Some(entry) = state.agents.get_mut(node) {
-                entry.admitted = admitted;
+                entry.enabled = enabled;
             }
             Ok(())
         })?;

@@ -143,7 +143,7 @@ impl Attempt<'_> {
     }
 
     pub(crate) fn refused(&self, reason: impl Into<String>) -> PortError {
-        PortError::Refused { action: self.call.to_string(), reason: reason.into() }
+        PortError::Rejected { action: self.call.to_string(), reason: reason.into() }
     }
 
     pub(crate) fn conflict(&self) -> PortError {

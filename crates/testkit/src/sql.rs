@@ -111,8 +111,8 @@ mod tests {
     async fn the_administrator_is_nobodys_user() {
         let sql = FakeSql::new(Script::default());
         let wrong = SqlGrant { user: login("root"), ..grant() };
-        assert!(matches!(sql.ensure(&server(), &wrong).await, Err(PortError::Refused { .. })));
-        assert!(matches!(sql.drop_user(&server(), "root").await, Err(PortError::Refused { .. })));
+        assert!(matches!(sql.ensure(&server(), &wrong).await, Err(PortError::Rejected { .. })));
+        assert!(matches!(sql.drop_user(&server(), "root").await, Err(PortError::Rejected { .. })));
     }
 
     #[tokio::test]

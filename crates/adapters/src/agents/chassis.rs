@@ -1,14 +1,14 @@
-//! Chassis, in OVN's southbound database: one for each node that has a switch.
+//! Chassis in OVN's southbound database, one for each node with ovn-controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use openstack_operator_engine::ports::{Admission, Agent};
+use openstack_operator_engine::ports::{AdminState, Agent};
 use serde_json::{Value, json};
 
 use crate::agents::ovsdb::{Failure, transact};
 
-/// How many questions a chassis may be behind: who has just been asked has not answered yet.
-const LATE: i64 = 1;
+/// How far `nb_cfg` of a chassis may lag behind: the last update may still be on its way.
+const MAX_LAG: i64 = 1;
 
 pub(super) struct Southbound<'a> {
     pub(super) members: &'a [String],
@@ -16,8 +16,7 @@ pub(super) struct Southbound<'a> {
 }
 
 impl Southbound<'_> {
-    /// A chassis is up that has seen what all were last told to say they have seen. Each is told at the same time, so one
-    /// may be a moment late.
+    /// A chassis is up if it has acknowledged the current `nb_cfg`.
     pub(super) async fn list(&self) -> Result<Vec<Agent>, Failure> {
         let operations = [
             select("Chassis", &json!([]), &["_uuid", "hostname"]),
@@ -25,7 +24,7 @@ impl Southbound<'_> {
             select("SB_Global", &json!([]), &["nb_cfg"]),
         ];
         let results = transact(self.members, self.database, &operations).await?;
-        let asked = rows(&results, 2).next().and_then(|row| row["nb_cfg"].as_i64()).unwrap_or(0);
+        let current = rows(&results, 2).next().and_then(|row| row["nb_cfg"].as_i64()).unwrap_or(0);
         let seen: BTreeMap<String, i64> = rows(&results, 1)
             .filter_map(|row| Some((row["chassis"].to_string(), row["nb_cfg"].as_i64()?)))
             .collect();
@@ -35,17 +34,17 @@ impl Southbound<'_> {
                 let node = row["hostname"].as_str()?.to_owned();
                 Some(Agent {
                     node,
-                    up: seen.is_some_and(|seen| seen + LATE >= asked),
-                    admission: Admission::Fixed,
+                    up: seen.is_some_and(|seen| seen + MAX_LAG >= current),
+                    admin_state: AdminState::Unmanaged,
                 })
             })
             .collect())
     }
 
-    /// Ports of servers; what a switch has for itself does not count.
+    /// Ports of instances, without the chassis' own ports.
     pub(super) async fn ports(&self, node: &str) -> Result<Vec<String>, Failure> {
-        let named = select("Chassis", &json!([["hostname", "==", node]]), &["_uuid"]);
-        let found = transact(self.members, self.database, &[named]).await?;
+        let by_hostname = select("Chassis", &json!([["hostname", "==", node]]), &["_uuid"]);
+        let found = transact(self.members, self.database, &[by_hostname]).await?;
         let mut ports = BTreeSet::new();
         for chassis in rows(&found, 0) {
             let bound = json!([["chassis", "==", chassis["_uuid"]], ["type", "==", ""]]);
@@ -59,7 +58,7 @@ impl Southbound<'_> {
 
     pub(super) async fn remove(&self, node: &str) -> Result<(), Failure> {
         let delete = |table: &str, column: &str| json!({ "op": "delete", "table": table, "where": [[column, "==", node]] });
-        // The second is known by the name that the first has, which is its node's.
+        // Both records carry the name of the node.
         transact(
             self.members,
             self.database,
@@ -74,7 +73,7 @@ fn select(table: &str, conditions: &Value, columns: &[&str]) -> Value {
     json!({ "op": "select", "table": table, "where": conditions, "columns": columns })
 }
 
-/// What the operation of this number found.
-fn rows(results: &[Value], number: usize) -> impl Iterator<Item = &Value> {
-    results.get(number).and_then(|result| result["rows"].as_array()).into_iter().flatten()
+/// Rows that an operation selected.
+fn rows(results: &[Value], operation: usize) -> impl Iterator<Item = &Value> {
+    results.get(operation).and_then(|result| result["rows"].as_array()).into_iter().flatten()
 }

@@ -1,17 +1,17 @@
-//! Hypervisors, by the API of the compute service.
+//! Hypervisors, through the Compute API.
 
-use openstack_operator_engine::ports::{Admission, Agent};
+use openstack_operator_engine::ports::{AdminState, Agent};
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::agents::REASON;
+use crate::agents::DISABLED_REASON;
 use crate::http::{Body, Failure};
 use crate::identity::session::Session;
 
-/// The first in which a service is known by an id that no other cell has.
+/// The first microversion with service ids that are unique across cells.
 pub(super) const VERSION: &str = "compute 2.53";
-/// How many servers are asked for: enough to tell somebody where to begin.
+/// Number of instances to list; the status shows only some of them.
 const PAGE: &str = "100";
 
 pub(super) struct Hypervisors<'a>(pub(super) Session<'a>);
@@ -28,7 +28,7 @@ struct Service {
 }
 
 #[derive(Deserialize)]
-struct Server {
+struct Instance {
     id: String,
     name: String,
 }
@@ -39,48 +39,51 @@ impl Hypervisors<'_> {
         Ok(services
             .map(|service| Agent {
                 up: service.state == "up",
-                admission: match (service.status.as_str(), service.disabled_reason.as_deref()) {
-                    ("enabled", _) => Admission::Open,
-                    (_, Some(REASON)) => Admission::Closed,
-                    _ => Admission::Fixed,
+                admin_state: match (service.status.as_str(), service.disabled_reason.as_deref()) {
+                    ("enabled", _) => AdminState::Enabled,
+                    (_, Some(DISABLED_REASON)) => AdminState::DisabledByOperator,
+                    _ => AdminState::Unmanaged,
                 },
                 node: service.host,
             })
             .collect())
     }
 
-    pub(super) async fn servers(&self, node: &str) -> Result<Vec<String>, Failure> {
+    pub(super) async fn instances(&self, node: &str) -> Result<Vec<String>, Failure> {
         let query = [("all_tenants", "true"), ("host", node), ("limit", PAGE)];
-        let answer = self.0.ask(Method::GET, &["servers"], &query, Body::Empty).await?;
-        let servers: Vec<Server> = answer.part(&["servers"])?;
-        Ok(servers.into_iter().map(|server| format!("{} ({})", server.name, server.id)).collect())
+        let response = self.0.send(Method::GET, &["servers"], &query, Body::Empty).await?;
+        let instances: Vec<Instance> = response.field(&["servers"])?;
+        Ok(instances.into_iter().map(|instance| format!("{} ({})", instance.name, instance.id)).collect())
     }
 
-    pub(super) async fn admit(&self, node: &str, admitted: bool) -> Result<(), Failure> {
-        let change = if admitted {
+    pub(super) async fn set_enabled(&self, node: &str, enabled: bool) -> Result<(), Failure> {
+        let change = if enabled {
             json!({ "status": "enabled" })
         } else {
-            json!({ "status": "disabled", "disabled_reason": REASON })
+            json!({ "status": "disabled", "disabled_reason": DISABLED_REASON })
         };
         for service in self.services(&[("host", node)]).await? {
             let path = ["os-services", &service.id];
-            self.0.ask(Method::PUT, &path, &[], Body::Plain(change.clone())).await?.granted()?;
+            self.0.send(Method::PUT, &path, &[], Body::Plain(change.clone())).await?.success()?;
         }
         Ok(())
     }
 
-    /// With the service goes what it told of its resources.
+    /// The Compute API also deletes the resource provider of the node.
     pub(super) async fn remove(&self, node: &str) -> Result<(), Failure> {
         for service in self.services(&[("host", node)]).await? {
-            self.0.ask(Method::DELETE, &["os-services", &service.id], &[], Body::Empty).await?.found()?;
+            self.0
+                .send(Method::DELETE, &["os-services", &service.id], &[], Body::Empty)
+                .await?
+                .success_if_found()?;
         }
         Ok(())
     }
 
-    /// The list has everybody who works for the compute service.
+    /// Compute services; the API also lists schedulers and conductors.
     async fn services(&self, query: &[(&str, &str)]) -> Result<Vec<Service>, Failure> {
-        let answer = self.0.ask(Method::GET, &["os-services"], query, Body::Empty).await?;
-        let mut services: Vec<Service> = answer.part(&["services"])?;
+        let response = self.0.send(Method::GET, &["os-services"], query, Body::Empty).await?;
+        let mut services: Vec<Service> = response.field(&["services"])?;
         services.retain(|service| service.binary.ends_with("-compute"));
         Ok(services)
     }

@@ -1,53 +1,54 @@
-//! Agents of the network service, by its API. A node has one for its switch, and may have others that route and lease.
+//! Agents of the network service, through its API: one Open vSwitch agent per node, and L3 and DHCP agents on some
+//! nodes.
 
-use openstack_operator_engine::ports::{Admission, Agent};
+use openstack_operator_engine::ports::{AdminState, Agent};
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::agents::REASON;
-use crate::http::{Answer, Body, Failure};
+use crate::agents::DISABLED_REASON;
+use crate::http::{Body, Failure, Response};
 use crate::identity::session::Session;
 
 const VERSION: &str = "v2.0";
 const SWITCH: &str = "Open vSwitch agent";
 
-/// An agent that is given work, which can be taken over by another of its type.
-struct Duty {
+/// An agent type with scheduled work, which another agent of the type can take over.
+struct Role {
     agent_type: &'static str,
-    /// What its work is called in paths, and in answers.
+    /// Names of the scheduled resource in paths and responses.
     path: &'static str,
     plural: &'static str,
     singular: &'static str,
-    /// Where it is asked who has a piece of it.
+    /// Path of the agents that host a resource.
     holders: &'static str,
-    /// Whether two may do the same work at once, so that the next can begin before the first ends.
-    shared: bool,
+    /// Whether two agents may host the same resource, so that the successor starts before the old agent stops.
+    active_active: bool,
 }
 
-const DUTIES: [Duty; 2] = [
-    Duty {
+const ROLES: [Role; 2] = [
+    Role {
         agent_type: "L3 agent",
         path: "l3-routers",
         plural: "routers",
         singular: "router",
         holders: "l3-agents",
-        shared: false,
+        active_active: false,
     },
-    Duty {
+    Role {
         agent_type: "DHCP agent",
         path: "dhcp-networks",
         plural: "networks",
         singular: "network",
         holders: "dhcp-agents",
-        shared: true,
+        active_active: true,
     },
 ];
 
 pub(super) struct Network<'a>(pub(super) Session<'a>);
 
 #[derive(Deserialize)]
-struct Entry {
+struct AgentRecord {
     id: String,
     agent_type: String,
     host: String,
@@ -57,14 +58,14 @@ struct Entry {
     description: Option<String>,
 }
 
-impl Entry {
-    fn duty(&self) -> Option<&'static Duty> {
-        DUTIES.iter().find(|duty| duty.agent_type == self.agent_type)
+impl AgentRecord {
+    fn role(&self) -> Option<&'static Role> {
+        ROLES.iter().find(|role| role.agent_type == self.agent_type)
     }
 }
 
 #[derive(Deserialize)]
-struct Identified {
+struct Identifier {
     id: String,
 }
 
@@ -75,7 +76,7 @@ struct Port {
 }
 
 impl Network<'_> {
-    /// A node is up whose switch is set up by an agent. Others come and go with what the object says of them.
+    /// A node is up if its Open vSwitch agent is alive. Other agents are optional.
     pub(super) async fn list(&self) -> Result<Vec<Agent>, Failure> {
         let agents = self.agents().await?;
         let switches = agents.iter().filter(|agent| agent.agent_type == SWITCH);
@@ -83,39 +84,39 @@ impl Network<'_> {
             .map(|switch| Agent {
                 node: switch.host.clone(),
                 up: switch.alive,
-                admission: admission(&agents, &switch.host),
+                admin_state: admin_state(&agents, &switch.host),
             })
             .collect())
     }
 
-    /// Ports of servers, and work that nobody else could take over.
+    /// Ports of instances, and resources that no other agent could take over.
     pub(super) async fn holdings(&self, node: &str) -> Result<Vec<String>, Failure> {
         let query = [("binding:host_id", node), ("fields", "id"), ("fields", "device_owner")];
-        let answer = self.0.ask(Method::GET, &[VERSION, "ports"], &query, Body::Empty).await?;
-        let ports: Vec<Port> = answer.part(&["ports"])?;
-        let servers = ports.into_iter().filter(|port| port.device_owner.starts_with("compute:"));
-        let mut holds: Vec<String> = servers.map(|port| format!("port {}", port.id)).collect();
+        let response = self.0.send(Method::GET, &[VERSION, "ports"], &query, Body::Empty).await?;
+        let ports: Vec<Port> = response.field(&["ports"])?;
+        let bound = ports.into_iter().filter(|port| port.device_owner.starts_with("compute:"));
+        let mut holds: Vec<String> = bound.map(|port| format!("port {}", port.id)).collect();
         for agent in self.agents().await?.iter().filter(|agent| agent.host == node) {
-            let Some(duty) = agent.duty() else { continue };
-            let work = self.work(duty, agent).await?.into_iter();
-            holds.extend(work.map(|id| format!("{} {id}", duty.singular)));
+            let Some(role) = agent.role() else { continue };
+            let assignments = self.assignments(role, agent).await?.into_iter();
+            holds.extend(assignments.map(|id| format!("{} {id}", role.singular)));
         }
         Ok(holds)
     }
 
-    /// One that is given no more work first hands over what it has. It is closed only once it has nothing: a closed agent
-    /// drops what it holds.
-    pub(super) async fn admit(&self, node: &str, admitted: bool) -> Result<(), Failure> {
+    /// Disabling first reassigns all resources of an agent. The agent is disabled only when it hosts nothing, since a
+    /// disabled agent drops its resources.
+    pub(super) async fn set_enabled(&self, node: &str, enabled: bool) -> Result<(), Failure> {
         let agents = self.agents().await?;
         for agent in agents.iter().filter(|agent| agent.host == node) {
-            let Some(duty) = agent.duty() else { continue };
-            if admitted {
-                if !agent.admin_state_up && agent.description.as_deref() == Some(REASON) {
+            let Some(role) = agent.role() else { continue };
+            if enabled {
+                if !agent.admin_state_up && agent.description.as_deref() == Some(DISABLED_REASON) {
                     self.change(agent, &json!({ "admin_state_up": true, "description": "" })).await?;
                 }
                 continue;
             }
-            let others: Vec<&Entry> = agents
+            let others: Vec<&AgentRecord> = agents
                 .iter()
                 .filter(|other| {
                     other.agent_type == agent.agent_type
@@ -124,8 +125,9 @@ impl Network<'_> {
                         && other.admin_state_up
                 })
                 .collect();
-            if self.hand_over(duty, agent, &others).await? && agent.admin_state_up {
-                self.change(agent, &json!({ "admin_state_up": false, "description": REASON })).await?;
+            if self.reassign(role, agent, &others).await? && agent.admin_state_up {
+                self.change(agent, &json!({ "admin_state_up": false, "description": DISABLED_REASON }))
+                    .await?;
             }
         }
         Ok(())
@@ -133,78 +135,85 @@ impl Network<'_> {
 
     pub(super) async fn remove(&self, node: &str) -> Result<(), Failure> {
         for agent in self.agents().await?.iter().filter(|agent| agent.host == node) {
-            self.ask(Method::DELETE, &["agents", &agent.id], Body::Empty).await?.found()?;
+            self.send(Method::DELETE, &["agents", &agent.id], Body::Empty).await?.success_if_found()?;
         }
         Ok(())
     }
 
-    /// Returns whether the agent has nothing left.
-    async fn hand_over(&self, duty: &Duty, agent: &Entry, others: &[&Entry]) -> Result<bool, Failure> {
-        let work = self.work(duty, agent).await?;
-        let mut next = others.iter().cycle();
+    /// Moves all resources to other agents. Returns whether none is left.
+    async fn reassign(
+        &self,
+        role: &Role,
+        agent: &AgentRecord,
+        others: &[&AgentRecord],
+    ) -> Result<bool, Failure> {
+        let assignments = self.assignments(role, agent).await?;
+        let mut candidates = others.iter().cycle();
         let mut is_empty = true;
-        for id in work {
-            let answer = self.ask(Method::GET, &[duty.plural, &id, duty.holders], Body::Empty).await?;
-            let holders: Vec<Identified> = answer.part(&["agents"])?;
-            let is_served = holders.iter().any(|holder| others.iter().any(|other| other.id == holder.id));
-            let taker = if is_served { None } else { next.next() };
-            if !is_served && taker.is_none() {
+        for id in assignments {
+            let response = self.send(Method::GET, &[role.plural, &id, role.holders], Body::Empty).await?;
+            let holders: Vec<Identifier> = response.field(&["agents"])?;
+            let is_covered = holders.iter().any(|holder| others.iter().any(|other| other.id == holder.id));
+            let successor = if is_covered { None } else { candidates.next() };
+            if !is_covered && successor.is_none() {
                 is_empty = false;
                 continue;
             }
-            if let Some(taker) = taker.filter(|_| duty.shared) {
-                self.give(duty, taker, &id).await?;
+            if let Some(successor) = successor.filter(|_| role.active_active) {
+                self.assign(role, successor, &id).await?;
             }
-            self.ask(Method::DELETE, &["agents", &agent.id, duty.path, &id], Body::Empty).await?.found()?;
-            if let Some(taker) = taker.filter(|_| !duty.shared) {
-                self.give(duty, taker, &id).await?;
+            self.send(Method::DELETE, &["agents", &agent.id, role.path, &id], Body::Empty)
+                .await?
+                .success_if_found()?;
+            if let Some(successor) = successor.filter(|_| !role.active_active) {
+                self.assign(role, successor, &id).await?;
             }
         }
         Ok(is_empty)
     }
 
-    async fn give(&self, duty: &Duty, taker: &Entry, id: &str) -> Result<(), Failure> {
-        let body = Body::Plain(json!({ format!("{}_id", duty.singular): id }));
-        self.ask(Method::POST, &["agents", &taker.id, duty.path], body).await?.granted()?;
+    async fn assign(&self, role: &Role, successor: &AgentRecord, id: &str) -> Result<(), Failure> {
+        let body = Body::Plain(json!({ format!("{}_id", role.singular): id }));
+        self.send(Method::POST, &["agents", &successor.id, role.path], body).await?.success()?;
         Ok(())
     }
 
-    /// Ids of what the agent works with.
-    async fn work(&self, duty: &Duty, agent: &Entry) -> Result<Vec<String>, Failure> {
-        let answer = self.ask(Method::GET, &["agents", &agent.id, duty.path], Body::Empty).await?;
-        let work: Vec<Identified> = answer.part(&[duty.plural])?;
-        Ok(work.into_iter().map(|piece| piece.id).collect())
+    /// Ids of the resources that an agent hosts.
+    async fn assignments(&self, role: &Role, agent: &AgentRecord) -> Result<Vec<String>, Failure> {
+        let response = self.send(Method::GET, &["agents", &agent.id, role.path], Body::Empty).await?;
+        let assigned: Vec<Identifier> = response.field(&[role.plural])?;
+        Ok(assigned.into_iter().map(|resource| resource.id).collect())
     }
 
-    async fn change(&self, agent: &Entry, change: &Value) -> Result<(), Failure> {
+    async fn change(&self, agent: &AgentRecord, change: &Value) -> Result<(), Failure> {
         let body = Body::Plain(json!({ "agent": change }));
-        self.ask(Method::PUT, &["agents", &agent.id], body).await?.granted()?;
+        self.send(Method::PUT, &["agents", &agent.id], body).await?.success()?;
         Ok(())
     }
 
-    async fn agents(&self) -> Result<Vec<Entry>, Failure> {
-        self.ask(Method::GET, &["agents"], Body::Empty).await?.part(&["agents"])
+    async fn agents(&self) -> Result<Vec<AgentRecord>, Failure> {
+        self.send(Method::GET, &["agents"], Body::Empty).await?.field(&["agents"])
     }
 
-    async fn ask(&self, method: Method, path: &[&str], body: Body) -> Result<Answer, Failure> {
-        self.0.ask(method, &[&[VERSION], path].concat(), &[], body).await
+    async fn send(&self, method: Method, path: &[&str], body: Body) -> Result<Response, Failure> {
+        self.0.send(method, &[&[VERSION], path].concat(), &[], body).await
     }
 }
 
-/// Whether a node is given what agents can be given. One whose agents have no such duties can be told nothing.
-fn admission(agents: &[Entry], node: &str) -> Admission {
-    let mut on_duty = agents.iter().filter(|agent| agent.host == node && agent.duty().is_some()).peekable();
-    if on_duty.peek().is_none() {
-        return Admission::Fixed;
+/// Admin state of the agents of a node. Agents without scheduled work cannot be disabled.
+fn admin_state(agents: &[AgentRecord], node: &str) -> AdminState {
+    let mut scheduled = agents.iter().filter(|agent| agent.host == node && agent.role().is_some()).peekable();
+    if scheduled.peek().is_none() {
+        return AdminState::Unmanaged;
     }
-    let mut closed = false;
-    for agent in on_duty {
+    let mut disabled_by_operator = false;
+    for agent in scheduled {
         if agent.admin_state_up {
-            return Admission::Open;
+            return AdminState::Enabled;
         }
-        closed |= agent.description.as_deref() == Some(REASON);
+        disabled_by_operator |= agent.description.as_deref() == Some(DISABLED_REASON);
     }
-    if closed { Admission::Closed } else { Admission::Fixed }
+    if disabled_by_operator { AdminState::DisabledByOperator } else { AdminState::Unmanaged }
 }
 
 #[cfg(test)]

@@ -1,55 +1,57 @@
-//! Registries of agents against servers that answer as the real ones do.
+//! Agent registries against fakes of the Compute API and OVSDB.
 
 use std::collections::BTreeMap;
 
-use openstack_operator_engine::ports::{Admission, Login, PortError};
+use openstack_operator_engine::ports::{AdminState, Login, PortError};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::testing::{Answering, Outcome, Reply, Request, Server, failure};
+use crate::testing::{FakeResponse, FakeService, Outcome, Request, Server, failure};
 
 /// An identity service and a compute service in one.
 struct Cloud {
     services: BTreeMap<String, Value>,
-    servers: Vec<Value>,
+    instances: Vec<Value>,
 }
 
-impl Answering for Cloud {
-    fn answer(&mut self, request: &Request) -> Reply {
+impl FakeService for Cloud {
+    fn respond(&mut self, request: &Request) -> FakeResponse {
         match (&request.method, request.segments().as_slice()) {
             (&Method::POST, ["v3", "auth", "tokens"]) => {
                 let token = json!({ "token": { "expires_at": "2999-01-01T00:00:00Z" } });
-                Reply::new(201, token).header("x-subject-token", "token")
+                FakeResponse::new(201, token).header("x-subject-token", "token")
             }
-            _ if request.header("x-auth-token") != "token" => Reply::empty(401),
-            _ if request.header("openstack-api-version") != "compute 2.53" => Reply::empty(406),
+            _ if request.header("x-auth-token") != "token" => FakeResponse::empty(401),
+            _ if request.header("openstack-api-version") != "compute 2.53" => FakeResponse::empty(406),
             (&Method::GET, ["v2.1", "os-services"]) => {
                 let wanted = |service: &&Value| {
                     request.field("host").is_none_or(|host| service["host"].as_str() == Some(host))
                 };
                 let services: Vec<&Value> = self.services.values().filter(wanted).collect();
-                Reply::new(200, json!({ "services": services }))
+                FakeResponse::new(200, json!({ "services": services }))
             }
             (&Method::PUT, ["v2.1", "os-services", id]) => match self.services.get_mut(*id) {
                 Some(service) => {
                     service["status"] = request.body["status"].clone();
                     service["disabled_reason"] = request.body["disabled_reason"].clone();
-                    Reply::new(200, json!({ "service": service }))
+                    FakeResponse::new(200, json!({ "service": service }))
                 }
-                None => Reply::empty(404),
+                None => FakeResponse::empty(404),
             },
             (&Method::DELETE, ["v2.1", "os-services", id]) => {
-                if !self.servers.is_empty() {
-                    let message = json!({ "conflictingRequest": { "message": "it has servers" } });
-                    return Reply::new(409, message);
+                if !self.instances.is_empty() {
+                    let message = json!({ "conflictingRequest": { "message": "it hosts instances" } });
+                    return FakeResponse::new(409, message);
                 }
-                Reply::empty(if self.services.remove(*id).is_some() { 204 } else { 404 })
+                FakeResponse::empty(if self.services.remove(*id).is_some() { 204 } else { 404 })
             }
-            (&Method::GET, ["v2.1", "servers"]) => Reply::new(200, json!({ "servers": self.servers })),
-            _ => Reply::empty(404),
+            (&Method::GET, ["v2.1", "servers"]) => {
+                FakeResponse::new(200, json!({ "servers": self.instances }))
+            }
+            _ => FakeResponse::empty(404),
         }
     }
 }
@@ -67,19 +69,19 @@ async fn start() -> Result<(Server<Cloud>, NodeAgents, RegistryLogin), Box<dyn s
     let (id, mut scheduler) = service("3", "scheduler-0");
     scheduler["binary"] = json!("sample-scheduler");
     services.insert(id, scheduler);
-    let server = Server::start(Cloud { services, servers: Vec::new() }).await?;
+    let server = Server::start(Cloud { services, instances: Vec::new() }).await?;
     let administrator = Login { username: "admin".to_owned(), password: "secret".to_owned() };
     let identity = IdentityLogin { url: format!("{}/v3", server.url), administrator };
     let registry = RegistryLogin::Hypervisors { url: format!("{}/v2.1", server.url), identity };
     Ok((server, NodeAgents::new()?, registry))
 }
 
-fn agent(node: &str, up: bool, admission: Admission) -> Agent {
-    Agent { node: node.to_owned(), up, admission }
+fn agent(node: &str, up: bool, admin_state: AdminState) -> Agent {
+    Agent { node: node.to_owned(), up, admin_state }
 }
 
 #[tokio::test]
-async fn hypervisors_are_listed_and_others_are_not() -> Outcome {
+async fn only_compute_services_are_listed() -> Outcome {
     let (server, agents, registry) = start().await?;
     server.change(|cloud| {
         for service in cloud.services.values_mut().filter(|service| service["host"] == "node-b") {
@@ -89,50 +91,57 @@ async fn hypervisors_are_listed_and_others_are_not() -> Outcome {
         }
     });
     let found = agents.list(&registry).await?;
-    assert_eq!(found, [agent("node-a", true, Admission::Open), agent("node-b", false, Admission::Fixed)]);
+    assert_eq!(
+        found,
+        [agent("node-a", true, AdminState::Enabled), agent("node-b", false, AdminState::Unmanaged)]
+    );
     Ok(())
 }
 
 #[tokio::test]
-async fn a_hypervisor_is_closed_opened_and_removed() -> Outcome {
+async fn a_hypervisor_is_disabled_enabled_and_removed() -> Outcome {
     let (server, agents, registry) = start().await?;
-    agents.admit(&registry, "node-a", false).await?;
+    agents.set_enabled(&registry, "node-a", false).await?;
     let found = agents.list(&registry).await?;
-    assert_eq!(found, [agent("node-a", true, Admission::Closed), agent("node-b", true, Admission::Open)]);
-    agents.admit(&registry, "node-a", true).await?;
-    assert_eq!(agents.list(&registry).await?[0].admission, Admission::Open);
-    server.change(|cloud| cloud.servers = vec![json!({ "id": "7", "name": "web" })]);
+    assert_eq!(
+        found,
+        [agent("node-a", true, AdminState::DisabledByOperator), agent("node-b", true, AdminState::Enabled)]
+    );
+    agents.set_enabled(&registry, "node-a", true).await?;
+    assert_eq!(agents.list(&registry).await?[0].admin_state, AdminState::Enabled);
+    server.change(|cloud| cloud.instances = vec![json!({ "id": "7", "name": "web" })]);
     assert_eq!(agents.holdings(&registry, "node-a").await?, ["web (7)"]);
-    let asked = server.requests();
-    let servers = asked.iter().find(|request| request.segments().ends_with(&["servers"]));
-    assert_eq!(servers.and_then(|request| request.field("host")), Some("node-a"));
+    let requests = server.requests();
+    let query = requests.iter().find(|request| request.segments().ends_with(&["servers"]));
+    assert_eq!(query.and_then(|request| request.field("host")), Some("node-a"));
     let error = failure(agents.remove(&registry, "node-a").await)?;
     assert!(matches!(error, PortError::Conflict { .. }), "{error:?}");
-    server.change(|cloud| cloud.servers.clear());
+    server.change(|cloud| cloud.instances.clear());
     agents.remove(&registry, "node-a").await?;
     agents.remove(&registry, "node-a").await?;
     assert_eq!(agents.list(&registry).await?.len(), 1);
     Ok(())
 }
 
-/// A database that first asks whether anybody is there, and then answers in two pieces. Returns its address and what it
-/// will have been asked.
+/// A database that first sends an echo request, and then its response in two pieces. Returns its address and the
+/// received request.
 async fn database(
-    answer: Value,
+    response: Value,
 ) -> std::io::Result<(String, tokio::task::JoinHandle<std::io::Result<Value>>)> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = format!("tcp:{}", listener.local_addr()?);
     let served = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await?;
-        let mut asked = vec![0; 16_384];
-        let length = stream.read(&mut asked).await?;
-        let text = json!({ "id": "echo", "method": "echo", "params": [] }).to_string() + &answer.to_string();
+        let mut request = vec![0; 16_384];
+        let length = stream.read(&mut request).await?;
+        let text =
+            json!({ "id": "echo", "method": "echo", "params": [] }).to_string() + &response.to_string();
         let (first, second) = text.split_at(text.len() / 2);
         stream.write_all(first.as_bytes()).await?;
         stream.flush().await?;
         tokio::task::yield_now().await;
         stream.write_all(second.as_bytes()).await?;
-        Ok(serde_json::from_slice(asked.get(..length).unwrap_or_default()).unwrap_or_default())
+        Ok(serde_json::from_slice(request.get(..length).unwrap_or_default()).unwrap_or_default())
     });
     Ok((address, served))
 }
@@ -143,7 +152,7 @@ fn chassis(members: &[&str]) -> RegistryLogin {
 }
 
 #[tokio::test]
-async fn chassis_are_up_that_have_seen_what_all_were_asked() -> Outcome {
+async fn a_chassis_is_up_if_it_has_seen_the_current_configuration() -> Outcome {
     let id = |number: usize| json!(["uuid", format!("{number}")]);
     let rows = json!({ "id": 0, "error": null, "result": [
         { "rows": [
@@ -154,35 +163,36 @@ async fn chassis_are_up_that_have_seen_what_all_were_asked() -> Outcome {
         { "rows": [{ "chassis": id(1), "nb_cfg": 9 }, { "chassis": id(2), "nb_cfg": 7 }] },
         { "rows": [{ "nb_cfg": 9 }] },
     ] });
-    let (address, asked) = database(rows).await?;
+    let (address, request) = database(rows).await?;
     install_and_list(&address, &[("node-a", true), ("node-b", false), ("node-c", false)]).await?;
-    let asked = asked.await??;
-    assert_eq!((&asked["method"], &asked["params"][0]), (&json!("transact"), &json!("Sample")));
+    let request = request.await??;
+    assert_eq!((&request["method"], &request["params"][0]), (&json!("transact"), &json!("Sample")));
     Ok(())
 }
 
 async fn install_and_list(address: &str, expected: &[(&str, bool)]) -> Outcome {
     crate::testing::install_tls_provider();
-    // The first member is not there: nothing listens on port 1.
+    // The first member is down: nothing listens on port 1.
     let found = NodeAgents::new()?.list(&chassis(&["tcp:127.0.0.1:1", address])).await?;
-    let expected: Vec<Agent> = expected.iter().map(|&(node, up)| agent(node, up, Admission::Fixed)).collect();
+    let expected: Vec<Agent> =
+        expected.iter().map(|&(node, up)| agent(node, up, AdminState::Unmanaged)).collect();
     assert_eq!(found, expected);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_transaction_that_fails_says_why() -> Outcome {
+async fn a_failed_transaction_reports_the_cause() -> Outcome {
     crate::testing::install_tls_provider();
-    let refusal = json!({ "id": 0, "error": null, "result": [
+    let rejection = json!({ "id": 0, "error": null, "result": [
         null, null, { "error": "referential integrity violation", "details": "still bound" },
     ] });
-    let (address, _) = database(refusal).await?;
+    let (address, _) = database(rejection).await?;
     let agents = NodeAgents::new()?;
     let error = failure(agents.remove(&chassis(&[&address]), "node-a").await)?;
     let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
     assert!(cause.contains("still bound"), "{error:?}");
     let error = failure(agents.list(&chassis(&["10.0.0.1:6642"])).await)?;
-    assert!(matches!(error, PortError::Refused { .. }), "{error:?}");
+    assert!(matches!(error, PortError::Rejected { .. }), "{error:?}");
     let error = failure(agents.list(&chassis(&["tcp:127.0.0.1:1"])).await)?;
     assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
     Ok(())

@@ -1,4 +1,4 @@
-//! The message bus against a server that keeps what it is told.
+//! The message bus against a fake management API.
 
 use std::collections::BTreeMap;
 
@@ -6,35 +6,37 @@ use openstack_operator_engine::ports::PortError;
 use reqwest::Method;
 
 use super::*;
-use crate::testing::{self, Answering, Outcome, Reply, Server, everything_said, failure};
+use crate::testing::{self, FakeResponse, FakeService, Outcome, Server, failure, full_error_text};
 
 const ADMINISTRATOR_PASSWORD: &str = "topsecret";
 
-/// Answers by path, as the management API does for its simple entries.
+/// Stores entries by path.
 #[derive(Default)]
 struct Broker {
     entries: BTreeMap<String, Value>,
 }
 
-impl Answering for Broker {
-    fn answer(&mut self, request: &testing::Request) -> Reply {
+impl FakeService for Broker {
+    fn respond(&mut self, request: &testing::Request) -> FakeResponse {
         let expected = format!("Basic {}", STANDARD.encode(format!("root:{ADMINISTRATOR_PASSWORD}")));
         if request.header("authorization") != expected {
             let body = json!({"error": "not_authorised", "reason": "Login failed"});
-            return Reply::new(401, body);
+            return FakeResponse::new(401, body);
         }
         let path = request.path.join("/");
         if request.method == Method::GET {
-            self.entries.get(&path).map_or(Reply::empty(404), |entry| Reply::new(200, entry.clone()))
+            self.entries
+                .get(&path)
+                .map_or(FakeResponse::empty(404), |entry| FakeResponse::new(200, entry.clone()))
         } else if request.method == Method::DELETE {
-            self.entries.remove(&path).map_or(Reply::empty(404), |_| Reply::empty(204))
+            self.entries.remove(&path).map_or(FakeResponse::empty(404), |_| FakeResponse::empty(204))
         } else {
             let mut entry = request.body.clone();
             if entry["tags"] == "" {
                 entry["tags"] = json!([]);
             }
             self.entries.insert(path, entry);
-            Reply::empty(201)
+            FakeResponse::empty(201)
         }
     }
 }
@@ -56,8 +58,8 @@ fn writes(broker: &Server<Broker>) -> Vec<String> {
 }
 
 #[test]
-fn hashes_as_the_server_does() {
-    // The example in the server's own documentation.
+fn passwords_are_hashed_like_rabbitmq_does() {
+    // Example from RabbitMQ's documentation.
     let hashed = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR";
     assert_eq!(hash([0x90, 0x8d, 0xc6, 0x0a], "test12"), hashed);
     let user = json!({"password_hash": hashed, "hashing_algorithm": HASHING});
@@ -69,7 +71,7 @@ fn hashes_as_the_server_does() {
 }
 
 #[tokio::test]
-async fn the_first_time_makes_everything_and_the_second_nothing() -> Outcome {
+async fn the_first_call_creates_everything_and_the_second_writes_nothing() -> Outcome {
     let broker = Server::start(Broker::default()).await?;
     let (bus, server) = (ManagementBus::new()?, server(&broker.url, ADMINISTRATOR_PASSWORD));
     assert!(bus.ensure(&server, &grant()).await?);
@@ -89,7 +91,7 @@ async fn the_first_time_makes_everything_and_the_second_nothing() -> Outcome {
 }
 
 #[tokio::test]
-async fn what_differs_is_corrected_and_nothing_else() -> Outcome {
+async fn only_differences_are_corrected() -> Outcome {
     let broker = Server::start(Broker::default()).await?;
     let (bus, server) = (ManagementBus::new()?, server(&broker.url, ADMINISTRATOR_PASSWORD));
     bus.ensure(&server, &grant()).await?;
@@ -116,7 +118,7 @@ async fn what_differs_is_corrected_and_nothing_else() -> Outcome {
 }
 
 #[tokio::test]
-async fn what_is_removed_twice_is_gone() -> Outcome {
+async fn removal_succeeds_twice() -> Outcome {
     let broker = Server::start(Broker::default()).await?;
     let (bus, server) = (ManagementBus::new()?, server(&broker.url, ADMINISTRATOR_PASSWORD));
     bus.ensure(&server, &grant()).await?;
@@ -131,31 +133,31 @@ async fn what_is_removed_twice_is_gone() -> Outcome {
 }
 
 #[tokio::test]
-async fn the_administrator_is_neither_changed_nor_removed() -> Outcome {
+async fn the_administrator_cannot_be_changed_or_removed() -> Outcome {
     let broker = Server::start(Broker::default()).await?;
     let (bus, server) = (ManagementBus::new()?, server(&broker.url, ADMINISTRATOR_PASSWORD));
     let mut own = grant();
     own.user.username = "root".to_owned();
-    assert!(matches!(bus.ensure(&server, &own).await, Err(PortError::Refused { .. })));
-    assert!(matches!(bus.drop_user(&server, "root").await, Err(PortError::Refused { .. })));
+    assert!(matches!(bus.ensure(&server, &own).await, Err(PortError::Rejected { .. })));
+    assert!(matches!(bus.drop_user(&server, "root").await, Err(PortError::Rejected { .. })));
     assert!(broker.requests().is_empty());
     Ok(())
 }
 
 #[tokio::test]
-async fn a_wrong_password_of_the_administrator_may_be_right_later_and_is_not_told() -> Outcome {
+async fn a_wrong_administrator_password_is_temporary_and_not_printed() -> Outcome {
     let broker = Server::start(Broker::default()).await?;
     let (bus, server) = (ManagementBus::new()?, server(&broker.url, "outdated-password"));
     let error = failure(bus.ensure(&server, &grant()).await)?;
     assert!(matches!(error, PortError::Unavailable { .. }));
-    let said = everything_said(&error);
-    assert!(said.contains("401") && said.contains("api/vhosts/a%2Fb"), "{said}");
-    assert!(!said.contains("outdated-password") && !said.contains("hunter2"), "{said}");
+    let text = full_error_text(&error);
+    assert!(text.contains("401") && text.contains("api/vhosts/a%2Fb"), "{text}");
+    assert!(!text.contains("outdated-password") && !text.contains("hunter2"), "{text}");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_may_be_there_later() -> Outcome {
+async fn an_unreachable_server_is_temporary() -> Outcome {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = format!("http://{}", listener.local_addr()?);
     drop(listener);
@@ -163,6 +165,6 @@ async fn a_server_that_is_not_there_may_be_there_later() -> Outcome {
     let bus = ManagementBus::new()?;
     let error = failure(bus.ensure(&server(&address, "secret-of-root"), &grant()).await)?;
     assert!(matches!(error, PortError::Unavailable { .. }));
-    assert!(!everything_said(&error).contains("secret-of-root"));
+    assert!(!full_error_text(&error).contains("secret-of-root"));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Who may do what: projects, roles, users and their roles in projects.
+//! Projects, roles, users and role assignments.
 
 use openstack_operator_engine::ports::{IdentityAccount, Login};
 use reqwest::Method;
@@ -14,7 +14,7 @@ use crate::identity::session::{Collection, PROJECTS, ROLES, Session, USERS};
 struct Entry {
     id: String,
     name: String,
-    /// Roles cannot be disabled and do not say.
+    /// Absent for roles, which cannot be disabled.
     #[serde(default)]
     enabled: Option<bool>,
 }
@@ -42,7 +42,7 @@ pub(super) async fn ensure_role(session: &Session<'_>, name: &str) -> Result<boo
     Ok(true)
 }
 
-/// The user exists, is enabled, has the password, and has the roles in the project.
+/// Ensures that the user exists, is enabled, has the password, and has the roles in the project.
 pub(super) async fn ensure_account(
     session: &Session<'_>,
     account: &IdentityAccount,
@@ -53,19 +53,19 @@ pub(super) async fn ensure_account(
     }
     let project = find_project(session, &account.project)
         .await?
-        .context(MissingSnafu { what: "project", name: &account.project })?;
+        .context(MissingSnafu { kind: "project", name: &account.project })?;
     for name in &account.roles {
-        let role = find_role(session, name).await?.context(MissingSnafu { what: "role", name })?;
+        let role = find_role(session, name).await?.context(MissingSnafu { kind: "role", name })?;
         let path = ["projects", &project.id, "users", &user, "roles", &role.id];
-        if session.ask(Method::HEAD, &path, &[], Body::Empty).await?.found()?.is_none() {
-            session.ask(Method::PUT, &path, &[], Body::Empty).await?.granted()?;
+        if session.send(Method::HEAD, &path, &[], Body::Empty).await?.success_if_found()?.is_none() {
+            session.send(Method::PUT, &path, &[], Body::Empty).await?.success()?;
             wrote = true;
         }
     }
     Ok(wrote)
 }
 
-/// Absent is success.
+/// Succeeds if the user does not exist.
 pub(super) async fn drop_user(session: &Session<'_>, name: &str) -> Result<(), Failure> {
     match find_user(session, name).await? {
         Some(user) => session.remove(&USERS, &user.id).await,
@@ -84,11 +84,11 @@ async fn ensure_user(session: &Session<'_>, login: &Login) -> Result<(String, bo
         });
         return Ok((session.create(&USERS, Body::Secret(body)).await?, true));
     };
-    // First, since a disabled user is not let in with any password.
+    // First, since a disabled user cannot authenticate with any password.
     let mut wrote = enable(session, &USERS, &user).await?;
-    if !session.accepts(&user.id, &login.password).await? {
+    if !session.has_password(&user.id, &login.password).await? {
         let body = Body::Secret(json!({"password": login.password}));
-        session.correct(&USERS, &user.id, body).await?;
+        session.update(&USERS, &user.id, body).await?;
         wrote = true;
     }
     Ok((user.id, wrote))
@@ -96,7 +96,7 @@ async fn ensure_user(session: &Session<'_>, login: &Login) -> Result<(String, bo
 
 async fn enable(session: &Session<'_>, collection: &Collection, entry: &Entry) -> Result<bool, Failure> {
     if entry.is_disabled() {
-        session.correct(collection, &entry.id, Body::Plain(json!({"enabled": true}))).await?;
+        session.update(collection, &entry.id, Body::Plain(json!({"enabled": true}))).await?;
     }
     Ok(entry.is_disabled())
 }
@@ -109,12 +109,12 @@ async fn find_user(session: &Session<'_>, name: &str) -> Result<Option<Entry>, F
     find(session, &USERS, name, &[("name", name), ("domain_id", DOMAIN)]).await
 }
 
-/// Roles of a domain are others; without a domain in the query they are not listed.
+/// Lists only global roles: the query has no domain.
 async fn find_role(session: &Session<'_>, name: &str) -> Result<Option<Entry>, Failure> {
     find(session, &ROLES, name, &[("name", name)]).await
 }
 
-/// The server compares names without regard to case, as its database does.
+/// Keystone's name filter is case-insensitive.
 async fn find(
     session: &Session<'_>,
     collection: &Collection,

@@ -1,4 +1,4 @@
-//! Services and where they are reached: regions, services and endpoints.
+//! Service catalog: regions, services and endpoints.
 
 use openstack_operator_model::plan::{CatalogEndpoint, CatalogService};
 use serde::Deserialize;
@@ -31,7 +31,7 @@ struct Region {
     id: String,
 }
 
-/// The service of this type and its endpoints are as wanted. Endpoints in other regions belong to others.
+/// Ensures a service and its endpoints in one region. Endpoints in other regions are not touched.
 pub(super) async fn ensure_service(session: &Session<'_>, wanted: &CatalogService) -> Result<bool, Failure> {
     let body = json!({
         "type": wanted.service_type,
@@ -41,9 +41,9 @@ pub(super) async fn ensure_service(session: &Session<'_>, wanted: &CatalogServic
     });
     let (id, mut wrote) = match find_service(session, wanted).await? {
         None => (session.create(&SERVICES, Body::Plain(body)).await?, true),
-        Some(service) if is_right(&service, wanted) => (service.id, false),
+        Some(service) if is_current(&service, wanted) => (service.id, false),
         Some(service) => {
-            session.correct(&SERVICES, &service.id, Body::Plain(body)).await?;
+            session.update(&SERVICES, &service.id, Body::Plain(body)).await?;
             (service.id, true)
         }
     };
@@ -55,7 +55,7 @@ pub(super) async fn ensure_service(session: &Session<'_>, wanted: &CatalogServic
     Ok(wrote)
 }
 
-/// Absent is success, and so is one that goes at the same time.
+/// Succeeds if the service does not exist or is removed concurrently.
 pub(super) async fn drop_service(
     session: &Session<'_>,
     service_type: &str,
@@ -64,32 +64,32 @@ pub(super) async fn drop_service(
     let services: Vec<Service> = session.list(&SERVICES, &[("type", service_type)]).await?;
     for service in services {
         let endpoints: Vec<Endpoint> = session.list(&ENDPOINTS, &[("service_id", &service.id)]).await?;
-        let is_ours = |endpoint: &&Endpoint| region.is_none() || endpoint.region_id.as_deref() == region;
-        let ours: Vec<&Endpoint> = endpoints.iter().filter(is_ours).collect();
-        for endpoint in &ours {
+        let is_in_region = |endpoint: &&Endpoint| region.is_none() || endpoint.region_id.as_deref() == region;
+        let in_region: Vec<&Endpoint> = endpoints.iter().filter(is_in_region).collect();
+        for endpoint in &in_region {
             session.remove(&ENDPOINTS, &endpoint.id).await?;
         }
-        if ours.len() == endpoints.len() {
+        if in_region.len() == endpoints.len() {
             session.remove(&SERVICES, &service.id).await?;
         }
     }
     Ok(())
 }
 
-/// Where several have the type, the one with the name is meant before any other.
+/// Of several services with the type, prefers the one with the wanted name.
 async fn find_service(session: &Session<'_>, wanted: &CatalogService) -> Result<Option<Service>, Failure> {
     let mut services: Vec<Service> = session.list(&SERVICES, &[("type", &wanted.service_type)]).await?;
-    let named = services.iter().position(|service| service.name.as_ref() == Some(&wanted.name));
-    Ok(if services.is_empty() { None } else { Some(services.swap_remove(named.unwrap_or(0))) })
+    let with_name = services.iter().position(|service| service.name.as_ref() == Some(&wanted.name));
+    Ok(if services.is_empty() { None } else { Some(services.swap_remove(with_name.unwrap_or(0))) })
 }
 
-fn is_right(service: &Service, wanted: &CatalogService) -> bool {
+fn is_current(service: &Service, wanted: &CatalogService) -> bool {
     service.enabled
         && service.name.as_ref() == Some(&wanted.name)
         && service.description.as_deref().unwrap_or_default() == wanted.description
 }
 
-/// One endpoint of the interface is right. More than one would make clients take either, so the others go.
+/// Ensures exactly one endpoint of the interface, since clients would use any of several.
 async fn ensure_endpoint(
     session: &Session<'_>,
     service: &str,
@@ -98,9 +98,9 @@ async fn ensure_endpoint(
     present: &[Endpoint],
 ) -> Result<bool, Failure> {
     let interface = wanted.interface.name();
-    let is_right = |endpoint: &Endpoint| endpoint.enabled && endpoint.url == wanted.url;
+    let is_current = |endpoint: &Endpoint| endpoint.enabled && endpoint.url == wanted.url;
     let same: Vec<&Endpoint> = present.iter().filter(|endpoint| endpoint.interface == interface).collect();
-    let Some(kept) = same.iter().find(|endpoint| is_right(endpoint)).or(same.first()) else {
+    let Some(kept) = same.iter().find(|endpoint| is_current(endpoint)).or(same.first()) else {
         ensure_region(session, region).await?;
         let body = json!({
             "service_id": service,
@@ -113,9 +113,9 @@ async fn ensure_endpoint(
         return Ok(true);
     };
     let mut wrote = false;
-    if !is_right(kept) {
+    if !is_current(kept) {
         let body = json!({"url": wanted.url, "enabled": true});
-        session.correct(&ENDPOINTS, &kept.id, Body::Plain(body)).await?;
+        session.update(&ENDPOINTS, &kept.id, Body::Plain(body)).await?;
         wrote = true;
     }
     for endpoint in same.iter().filter(|endpoint| endpoint.id != kept.id) {

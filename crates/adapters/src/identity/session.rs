@@ -1,4 +1,4 @@
-//! Requests as the administrator, with a token that is kept until shortly before it expires.
+//! Requests as the administrator, with a token that is reused until shortly before it expires.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,19 +10,19 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::http::{self, Answer, Body, Credentials, Failure, Request};
+use crate::http::{self, Body, Credentials, Failure, Request, Response};
 use crate::identity::DOMAIN;
 
-/// How long before its end a token is no longer used, so that none ends on its way.
+/// Tokens are not used this long before they expire, so that none expires in transit.
 const MARGIN: SignedDuration = SignedDuration::from_mins(2);
 
-/// Tokens by whom they are of.
+/// Tokens by owner.
 #[derive(Default)]
 pub(crate) struct Tokens {
     tokens: Mutex<HashMap<Owner, Token>>,
 }
 
-/// Digest of address, username and password: another password is another owner, and none is kept.
+/// Digest of URL, username and password: a new password is a new owner, and no password is kept.
 type Owner = [u8; 32];
 
 struct Token {
@@ -46,7 +46,7 @@ impl Tokens {
         self.lock().insert(owner, token);
     }
 
-    /// Another caller may have got a new one in the meantime, which stays.
+    /// Keeps a newer token of a concurrent caller.
     fn forget(&self, owner: &Owner, value: &str) {
         let mut tokens = self.lock();
         if tokens.get(owner).is_some_and(|token| token.value == value) {
@@ -55,13 +55,13 @@ impl Tokens {
     }
 }
 
-/// A server, and who is its administrator.
+/// A server and its administrator.
 pub(crate) struct Session<'a> {
     client: &'a Client,
     tokens: &'a Tokens,
     server: &'a IdentityLogin,
     owner: Owner,
-    /// Address that is asked, and the version of the API there.
+    /// URL of the API, and its microversion.
     base: &'a str,
     version: Option<&'a str>,
 }
@@ -71,26 +71,26 @@ impl<'a> Session<'a> {
         let login = &server.administrator;
         let owner = [&server.url, &login.username, &login.password]
             .into_iter()
-            // The digest of each, so that no two of them can be cut differently to the same text.
+            // Digests have a fixed length, so that different parts never concatenate to the same text.
             .fold(Sha256::new(), |digest, part| digest.chain_update(Sha256::digest(part)))
             .finalize()
             .into();
         Self { client, tokens, server, owner, base: &server.url, version: None }
     }
 
-    /// Asks another service with the same token.
-    pub(crate) fn of(self, base: &'a str, version: Option<&'a str>) -> Self {
+    /// A session for another service with the same token.
+    pub(crate) fn for_service(self, base: &'a str, version: Option<&'a str>) -> Self {
         Self { base, version, ..self }
     }
 
-    /// Asks with the token at hand, and once more with a new one where it is no longer accepted.
-    pub(crate) async fn ask(
+    /// Sends a request, and repeats it with a new token if the current one is rejected.
+    pub(crate) async fn send(
         &self,
         method: Method,
         path: &[&str],
         query: &[(&str, &str)],
         body: Body,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Response, Failure> {
         let token = self.token().await?;
         let request = Request {
             method,
@@ -101,50 +101,51 @@ impl<'a> Session<'a> {
             version: self.version,
             body,
         };
-        let answer = http::send(self.client, request.clone()).await?;
-        if answer.status != StatusCode::UNAUTHORIZED {
-            return Ok(answer);
+        let response = http::send(self.client, request.clone()).await?;
+        if response.status != StatusCode::UNAUTHORIZED {
+            return Ok(response);
         }
         self.tokens.forget(&self.owner, &token);
         let token = self.token().await?;
         http::send(self.client, Request { credentials: Credentials::Token(&token), ..request }).await
     }
 
-    /// Everything of a collection that fits the query.
+    /// Entries of a collection that match the query.
     pub(super) async fn list<T: DeserializeOwned>(
         &self,
         collection: &Collection,
         query: &[(&str, &str)],
     ) -> Result<Vec<T>, Failure> {
-        let answer = self.ask(Method::GET, &[collection.plural], query, Body::Empty).await?;
-        answer.part(&[collection.plural])
+        let response = self.send(Method::GET, &[collection.plural], query, Body::Empty).await?;
+        response.field(&[collection.plural])
     }
 
-    /// Makes an entry and returns its id.
+    /// Creates an entry and returns its id.
     pub(super) async fn create(&self, collection: &Collection, body: Body) -> Result<String, Failure> {
         let body = collection.wrap(body);
-        self.ask(Method::POST, &[collection.plural], &[], body).await?.part(&[collection.singular, "id"])
+        self.send(Method::POST, &[collection.plural], &[], body).await?.field(&[collection.singular, "id"])
     }
 
-    pub(super) async fn correct(&self, collection: &Collection, id: &str, body: Body) -> Result<(), Failure> {
+    pub(super) async fn update(&self, collection: &Collection, id: &str, body: Body) -> Result<(), Failure> {
         let body = collection.wrap(body);
-        self.ask(Method::PATCH, &[collection.plural, id], &[], body).await?.granted()?;
+        self.send(Method::PATCH, &[collection.plural, id], &[], body).await?.success()?;
         Ok(())
     }
 
-    /// One that is already gone is success.
+    /// Succeeds if the entry does not exist.
     pub(super) async fn remove(&self, collection: &Collection, id: &str) -> Result<(), Failure> {
-        self.ask(Method::DELETE, &[collection.plural, id], &[], Body::Empty).await?.found()?;
+        self.send(Method::DELETE, &[collection.plural, id], &[], Body::Empty).await?.success_if_found()?;
         Ok(())
     }
 
     /// Whether the user has this password.
-    pub(super) async fn accepts(&self, user: &str, password: &str) -> Result<bool, Failure> {
-        let answer = self.log_in(&json!({"id": user, "password": password}), &json!("unscoped")).await?;
-        if answer.status == StatusCode::UNAUTHORIZED {
+    pub(super) async fn has_password(&self, user: &str, password: &str) -> Result<bool, Failure> {
+        let response =
+            self.authenticate(&json!({"id": user, "password": password}), &json!("unscoped")).await?;
+        if response.status == StatusCode::UNAUTHORIZED {
             return Ok(false);
         }
-        answer.granted()?;
+        response.success()?;
         Ok(true)
     }
 
@@ -156,19 +157,19 @@ impl<'a> Session<'a> {
         let domain = json!({"id": DOMAIN});
         let user = json!({"name": login.username, "domain": domain, "password": login.password});
         let scope = json!({"project": {"name": "admin", "domain": domain}});
-        let mut answer = self.log_in(&user, &scope).await?;
-        if !answer.status.is_success() {
-            return Err(answer.into_rejection());
+        let mut response = self.authenticate(&user, &scope).await?;
+        if !response.status.is_success() {
+            return Err(response.into_rejection());
         }
-        let Some(value) = answer.token.take() else {
-            return Err(answer.into_incomplete("token"));
+        let Some(value) = response.token.take() else {
+            return Err(response.into_incomplete("token"));
         };
-        let expires = answer.part(&["token", "expires_at"])?;
+        let expires = response.field(&["token", "expires_at"])?;
         self.tokens.put(self.owner, Token { value: value.clone(), expires });
         Ok(value)
     }
 
-    async fn log_in(&self, user: &Value, scope: &Value) -> Result<Answer, Failure> {
+    async fn authenticate(&self, user: &Value, scope: &Value) -> Result<Response, Failure> {
         let identity = json!({"methods": ["password"], "password": {"user": user}});
         let request = Request {
             method: Method::POST,
@@ -183,7 +184,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What the API calls a kind of entry, in paths and in bodies.
+/// Names of an entry type in paths and bodies.
 pub(super) struct Collection {
     plural: &'static str,
     singular: &'static str,

@@ -1,4 +1,4 @@
-//! The identity service against a server that keeps what it is told.
+//! The identity service against a fake Keystone.
 
 use openstack_operator_engine::ports::{IdentityAccount, Login, PortError};
 use openstack_operator_model::plan::{CatalogEndpoint, CatalogService, Interface};
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::identity::tests::server::{ADMINISTRATOR_PASSWORD, Directory};
-use crate::testing::{Outcome, Server, everything_said, failure};
+use crate::testing::{Outcome, Server, failure, full_error_text};
 
 mod server;
 
@@ -50,7 +50,7 @@ fn entries() -> IdentityEntries {
     }
 }
 
-/// Requests that changed something; who asks for a token changes nothing.
+/// Requests that write, without token requests.
 fn writes(server: &Server<Directory>) -> Vec<String> {
     let requests = server.requests();
     let writes = requests.iter().filter(|request| {
@@ -61,7 +61,7 @@ fn writes(server: &Server<Directory>) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_first_time_makes_everything_and_the_second_nothing() -> Outcome {
+async fn the_first_call_creates_everything_and_the_second_writes_nothing() -> Outcome {
     let (server, identity) = start().await?;
     let administrator = administrator(&server);
     assert!(identity.ensure(&administrator, &entries()).await?);
@@ -86,7 +86,7 @@ async fn the_first_time_makes_everything_and_the_second_nothing() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_token_is_used_again_until_it_is_refused() -> Outcome {
+async fn a_token_is_reused_until_it_is_rejected() -> Outcome {
     let (server, identity) = start().await?;
     let administrator = administrator(&server);
     identity.ensure(&administrator, &entries()).await?;
@@ -100,7 +100,7 @@ async fn a_token_is_used_again_until_it_is_refused() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_token_that_is_about_to_end_is_not_used() -> Outcome {
+async fn a_token_that_is_about_to_expire_is_not_used() -> Outcome {
     let (server, identity) = start().await?;
     let administrator = administrator(&server);
     server.change(|state| state.token_lifetime = jiff::SignedDuration::from_secs(30));
@@ -111,7 +111,7 @@ async fn a_token_that_is_about_to_end_is_not_used() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_new_password_of_the_administrator_is_not_hidden_by_an_old_token() -> Outcome {
+async fn a_changed_administrator_password_does_not_reuse_an_old_token() -> Outcome {
     let (server, identity) = start().await?;
     let mut administrator = administrator(&server);
     identity.drop_service(&administrator, "none", None).await?;
@@ -146,7 +146,7 @@ async fn services_and_endpoints_that_differ_are_corrected() -> Outcome {
 }
 
 #[tokio::test]
-async fn of_several_endpoints_the_right_one_stays_and_other_regions_are_left_alone() -> Outcome {
+async fn duplicate_endpoints_are_removed_except_in_other_regions() -> Outcome {
     let (server, identity) = start().await?;
     let administrator = administrator(&server);
     identity.ensure(&administrator, &entries()).await?;
@@ -194,18 +194,18 @@ async fn accounts_that_differ_are_corrected() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_project_that_nobody_asked_for_is_waited_for() -> Outcome {
+async fn a_missing_project_is_temporary() -> Outcome {
     let (server, identity) = start().await?;
     let mut entries = entries();
     entries.projects.clear();
     let error = failure(identity.ensure(&administrator(&server), &entries).await)?;
     assert!(matches!(error, PortError::Unavailable { .. }));
-    assert!(everything_said(&error).contains("there is no project service yet"));
+    assert!(full_error_text(&error).contains("project service does not exist yet"));
     Ok(())
 }
 
 #[tokio::test]
-async fn what_is_removed_twice_is_gone() -> Outcome {
+async fn removal_succeeds_twice() -> Outcome {
     let (server, identity) = start().await?;
     let administrator = administrator(&server);
     identity.ensure(&administrator, &entries()).await?;
@@ -222,7 +222,7 @@ async fn what_is_removed_twice_is_gone() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_service_stays_while_another_region_has_it() -> Outcome {
+async fn a_service_stays_while_another_region_has_endpoints() -> Outcome {
     let (server, identity) = start().await?;
     let administrator = administrator(&server);
     identity.ensure(&administrator, &entries()).await?;
@@ -239,36 +239,36 @@ async fn a_service_stays_while_another_region_has_it() -> Outcome {
 }
 
 #[tokio::test]
-async fn the_administrator_keeps_its_password_and_stays() -> Outcome {
+async fn the_administrator_cannot_be_changed_or_removed() -> Outcome {
     let (server, identity) = start().await?;
     let administrator = administrator(&server);
     let mut own = entries();
     own.users[0].login = login("admin", "another");
-    assert!(matches!(identity.ensure(&administrator, &own).await, Err(PortError::Refused { .. })));
-    assert!(matches!(identity.drop_user(&administrator, "admin").await, Err(PortError::Refused { .. })));
+    assert!(matches!(identity.ensure(&administrator, &own).await, Err(PortError::Rejected { .. })));
+    assert!(matches!(identity.drop_user(&administrator, "admin").await, Err(PortError::Rejected { .. })));
     Ok(())
 }
 
 #[tokio::test]
-async fn a_wrong_password_of_the_administrator_may_be_right_later_and_is_not_told() -> Outcome {
+async fn a_wrong_administrator_password_is_temporary_and_not_printed() -> Outcome {
     let (server, identity) = start().await?;
     let mut administrator = administrator(&server);
     administrator.administrator.password = "outdated-password".to_owned();
     let error = failure(identity.ensure(&administrator, &entries()).await)?;
     assert!(matches!(error, PortError::Unavailable { .. }));
-    let said = everything_said(&error);
-    assert!(said.contains("401") && said.contains("auth/tokens"), "{said}");
-    assert!(!said.contains("outdated-password") && !said.contains("hunter2"), "{said}");
+    let text = full_error_text(&error);
+    assert!(text.contains("401") && text.contains("auth/tokens"), "{text}");
+    assert!(!text.contains("outdated-password") && !text.contains("hunter2"), "{text}");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_refused_password_is_not_told() -> Outcome {
+async fn a_rejected_password_is_not_printed() -> Outcome {
     let (server, identity) = start().await?;
-    server.change(|state| state.refuses_users = true);
+    server.change(|state| state.rejects_users = true);
     let error = failure(identity.ensure(&administrator(&server), &entries()).await)?;
-    assert!(matches!(error, PortError::Refused { .. }));
-    let said = everything_said(&error);
-    assert!(said.contains("set up user sample") && !said.contains("hunter2"), "{said}");
+    assert!(matches!(error, PortError::Rejected { .. }));
+    let text = full_error_text(&error);
+    assert!(text.contains("set up user sample") && !text.contains("hunter2"), "{text}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Why the API server did not do what was asked, and what the engine is told of it.
+//! Errors of the API server, mapped to the engine's errors.
 
 use std::time::Duration;
 
@@ -12,52 +12,52 @@ use tokio::time::timeout;
 #[derive(Debug, Snafu)]
 pub(super) enum Failure {
     #[snafu(display("{message}"))]
-    Absence { message: String },
-    #[snafu(display("the API server does not know the kind"))]
+    NotFound { message: String },
+    #[snafu(display("the API server does not serve the kind"))]
     UnknownKind,
     #[snafu(display("{message}"))]
     Conflict { message: String },
     #[snafu(display("{message}"))]
-    Refusal { message: String },
-    #[snafu(display("the API server answered {code}: {message}"))]
-    Trouble { code: u16, message: String },
-    #[snafu(display("the API server did not answer in time"))]
-    Silence { source: Elapsed },
-    #[snafu(display("the request did not get to the API server and back"))]
+    Rejected { message: String },
+    #[snafu(display("the API server returned {code}: {message}"))]
+    ServerError { code: u16, message: String },
+    #[snafu(display("the API server did not respond in time"))]
+    NoResponse { source: Elapsed },
+    #[snafu(display("cannot reach the API server"))]
     Transport { source: kube::Error },
 }
 
-/// Waits for an answer, but not for ever.
+/// Waits for a response until a timeout.
 pub(super) async fn within<T>(
     limit: Duration,
-    answer: impl Future<Output = kube::Result<T>>,
+    response: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, Failure> {
-    match timeout(limit, answer).await {
-        Ok(Ok(answer)) => Ok(answer),
+    match timeout(limit, response).await {
+        Ok(Ok(response)) => Ok(response),
         Ok(Err(kube::Error::Api(status))) => Err(Failure::from_status(*status)),
         Ok(Err(source)) => Err(Failure::Transport { source }),
-        Err(source) => Err(Failure::Silence { source }),
+        Err(source) => Err(Failure::NoResponse { source }),
     }
 }
 
 impl Failure {
     fn from_status(status: Status) -> Self {
-        let absent = status.details.filter(|details| !details.name.is_empty());
+        let details = status.details.filter(|details| !details.name.is_empty());
         let (code, message) = (status.code, status.message);
-        match (code, absent) {
-            // Nothing can be made in a namespace that does not exist.
-            (404, Some(absent)) if absent.kind == "namespaces" => Self::Refusal { message },
-            (404, Some(_)) => Self::Absence { message },
-            // A path that is not served is answered without naming anything.
+        match (code, details) {
+            // The namespace does not exist: permanent until the user creates it.
+            (404, Some(details)) if details.kind == "namespaces" => Self::Rejected { message },
+            (404, Some(_)) => Self::NotFound { message },
+            // A 404 without a name means that the path is not served.
             (404, None) => Self::UnknownKind,
             (409, _) => Self::Conflict { message },
-            (400 | 403 | 422, _) => Self::Refusal { message },
-            _ => Self::Trouble { code, message },
+            (400 | 403 | 422, _) => Self::Rejected { message },
+            _ => Self::ServerError { code, message },
         }
     }
 
     pub(super) fn is_not_found(&self) -> bool {
-        matches!(self, Self::Absence { .. } | Self::UnknownKind)
+        matches!(self, Self::NotFound { .. } | Self::UnknownKind)
     }
 
     pub(super) fn is_conflict(&self) -> bool {
@@ -66,16 +66,16 @@ impl Failure {
 
     pub(super) fn into_port_error(self, kind: Kind, action: String) -> PortError {
         match self {
-            // An object that was to be changed has gone, which is a change of it.
-            Self::Absence { .. } | Self::Conflict { .. } => PortError::Conflict { action },
+            // The object to change was deleted concurrently.
+            Self::NotFound { .. } | Self::Conflict { .. } => PortError::Conflict { action },
             Self::UnknownKind => {
                 let group = if kind.group.is_empty() { String::new() } else { format!(".{}", kind.group) };
-                let reason = format!("the cluster does not serve {}{group}; install its CRDs", kind.plural);
-                PortError::Refused { action, reason }
+                let reason = format!("the cluster does not serve {}{group}; install the CRDs", kind.plural);
+                PortError::Rejected { action, reason }
             }
-            Self::Refusal { message } => PortError::Refused { action, reason: message },
-            trouble @ (Self::Trouble { .. } | Self::Silence { .. } | Self::Transport { .. }) => {
-                PortError::Unavailable { action, source: Box::new(trouble) }
+            Self::Rejected { message } => PortError::Rejected { action, reason: message },
+            error @ (Self::ServerError { .. } | Self::NoResponse { .. } | Self::Transport { .. }) => {
+                PortError::Unavailable { action, source: Box::new(error) }
             }
         }
     }

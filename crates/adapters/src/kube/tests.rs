@@ -1,4 +1,4 @@
-//! The cluster against a server that answers what a test has laid down.
+//! The cluster against a scripted API server.
 
 use std::sync::Mutex;
 
@@ -7,11 +7,11 @@ use openstack_operator_model::lower::Source;
 use reqwest::Method;
 
 use super::*;
-use crate::testing::{Answering, Outcome, Reply, Request, Server, failure};
+use crate::testing::{FakeResponse, FakeService, Outcome, Request, Server, failure};
 
 const OWN: Kind = Kind::own("Example", "examples");
 
-/// Answers by method and path. Other paths are not served.
+/// Responses by method and path. Other paths are not served.
 #[derive(Default)]
 struct ApiServer {
     answers: BTreeMap<(String, String), (u16, Value)>,
@@ -24,11 +24,11 @@ impl ApiServer {
     }
 }
 
-impl Answering for ApiServer {
-    fn answer(&mut self, request: &Request) -> Reply {
+impl FakeService for ApiServer {
+    fn respond(&mut self, request: &Request) -> FakeResponse {
         match self.answers.get(&(request.method.to_string(), request.path.join("/"))) {
-            Some((status, body)) => Reply::new(*status, body.clone()),
-            None => Reply::new(404, json!("404 page not found\n")),
+            Some((status, body)) => FakeResponse::new(*status, body.clone()),
+            None => FakeResponse::new(404, json!("404 page not found\n")),
         }
     }
 }
@@ -39,7 +39,7 @@ async fn start(state: ApiServer) -> Result<(Server<ApiServer>, KubeCluster), Box
     Ok((server, cluster))
 }
 
-/// Without the client's own repetition of requests, which would make the tests wait.
+/// A client without retries, which would slow down the tests.
 fn client(address: &str) -> Result<Client, Box<dyn std::error::Error>> {
     crate::testing::install_tls_provider();
     let mut config = kube::Config::new(address.parse()?);
@@ -63,7 +63,7 @@ fn object(uid: &str) -> Value {
 }
 
 #[tokio::test]
-async fn applying_is_done_by_the_server_with_force() -> Outcome {
+async fn apply_is_a_forced_server_side_apply() -> Outcome {
     let path = "api/v1/namespaces/space/configmaps/thing";
     let (server, cluster) = start(ApiServer::default().answers("PATCH", path, 200, object("1"))).await?;
     let applied = cluster.apply("space", &manifest(CONFIG_MAP)).await?;
@@ -77,28 +77,28 @@ async fn applying_is_done_by_the_server_with_force() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_kind_that_is_not_served_is_refused_with_the_remedy() -> Outcome {
+async fn a_kind_that_is_not_served_is_an_error_with_the_remedy() -> Outcome {
     let (_server, cluster) = start(ApiServer::default()).await?;
     let error = failure(cluster.apply("space", &manifest(HTTP_ROUTE)).await)?;
-    assert!(matches!(error, PortError::Refused { .. }));
+    assert!(matches!(error, PortError::Rejected { .. }));
     assert_eq!(
         error.to_string(),
-        "apply HTTPRoute space/thing was refused: the cluster does not serve \
-         httproutes.gateway.networking.k8s.io; install its CRDs"
+        "failed to apply HTTPRoute space/thing: the cluster does not serve \
+         httproutes.gateway.networking.k8s.io; install the CRDs"
     );
     Ok(())
 }
 
 #[tokio::test]
-async fn answers_become_what_the_engine_can_act_on() -> Outcome {
+async fn status_codes_map_to_the_engines_errors() -> Outcome {
     let path = "api/v1/namespaces/space/secrets/thing";
     for (code, kind, expected) in [
-        (404, "namespaces", "refused"),
+        (404, "namespaces", "rejected"),
         (404, "secrets", "conflict"),
         (409, "secrets", "conflict"),
-        (400, "secrets", "refused"),
-        (403, "secrets", "refused"),
-        (422, "secrets", "refused"),
+        (400, "secrets", "rejected"),
+        (403, "secrets", "rejected"),
+        (422, "secrets", "rejected"),
         (401, "secrets", "unavailable"),
         (429, "secrets", "unavailable"),
         (500, "secrets", "unavailable"),
@@ -108,9 +108,9 @@ async fn answers_become_what_the_engine_can_act_on() -> Outcome {
         let (_server, cluster) = start(ApiServer::default().answers("PATCH", path, code, answer)).await?;
         let error = failure(cluster.apply("space", &manifest(SECRET)).await)?;
         let found = match &error {
-            PortError::Refused { reason, .. } => {
+            PortError::Rejected { reason, .. } => {
                 assert_eq!(reason, "because");
-                "refused"
+                "rejected"
             }
             PortError::Conflict { .. } => "conflict",
             PortError::Unavailable { .. } => "unavailable",
@@ -121,7 +121,7 @@ async fn answers_become_what_the_engine_can_act_on() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_may_be_there_later() -> Outcome {
+async fn an_unreachable_api_server_is_temporary() -> Outcome {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = format!("http://{}", listener.local_addr()?);
     drop(listener);
@@ -132,7 +132,7 @@ async fn a_server_that_is_not_there_may_be_there_later() -> Outcome {
 }
 
 #[tokio::test]
-async fn what_does_not_exist_or_is_not_served_is_read_as_nothing() -> Outcome {
+async fn a_missing_object_or_kind_reads_as_none() -> Outcome {
     let path = "api/v1/namespaces/space/configmaps";
     let absent = status(404, "configmaps", "gone", "not found");
     let state = ApiServer::default().answers("GET", &format!("{path}/thing"), 200, object("1")).answers(
@@ -149,7 +149,7 @@ async fn what_does_not_exist_or_is_not_served_is_read_as_nothing() -> Outcome {
 }
 
 #[tokio::test]
-async fn listed_objects_have_all_labels_and_say_what_they_are() -> Outcome {
+async fn list_filters_by_all_labels_and_sets_the_kind() -> Outcome {
     let path = "api/v1/namespaces/space/configmaps";
     let list = json!({"items": [{"metadata": {"name": "thing"}}], "metadata": {}});
     let (server, cluster) = start(ApiServer::default().answers("GET", path, 200, list)).await?;
@@ -210,7 +210,7 @@ async fn metadata_is_merged_and_status_is_applied() -> Outcome {
 }
 
 #[tokio::test]
-async fn children_are_listed_by_their_owner_and_unknown_kinds_are_skipped() -> Outcome {
+async fn children_are_filtered_by_owner_and_unknown_kinds_are_skipped() -> Outcome {
     let child = |name: &str, owner: &str| {
         let owners = json!([{"apiVersion": "v1", "kind": "Example", "name": "owner", "uid": owner}]);
         json!({"metadata": {"name": name, "uid": format!("uid of {name}"), "ownerReferences": owners}})
@@ -241,7 +241,7 @@ async fn children_are_listed_by_their_owner_and_unknown_kinds_are_skipped() -> O
 }
 
 #[tokio::test]
-async fn watched_children_are_known_without_asking() -> Outcome {
+async fn watched_children_need_no_request() -> Outcome {
     let server = Server::start(ApiServer::default()).await?;
     let index = Arc::new(ChildIndex::default());
     let child = ChildReference { kind: SECRET, name: "thing".to_owned(), uid: "2".to_owned() };
@@ -257,7 +257,7 @@ fn announcement(note: &str) -> Announcement {
 }
 
 #[tokio::test]
-async fn every_text_is_announced_and_the_same_one_is_counted() -> Outcome {
+async fn each_note_is_a_separate_event_and_repetitions_are_counted() -> Outcome {
     let (server, cluster) = start(ApiServer::default()).await?;
     let object: DynamicObject = serde_json::from_value(object("1"))?;
     let path = "apis/events.k8s.io/v1/namespaces/space/events";
@@ -285,13 +285,13 @@ async fn every_text_is_announced_and_the_same_one_is_counted() -> Outcome {
 }
 
 #[test]
-fn a_long_text_is_cut_between_letters() {
+fn a_long_note_is_cut_at_a_character_boundary() {
     let event = kubernetes_event(&announcement(&format!("x{}", "ü".repeat(1000))));
     assert_eq!(event.note.map(|note| note.len()), Some(1023));
 }
 
 #[tokio::test]
-async fn every_write_is_told_before_it_is_sent() -> Outcome {
+async fn the_callback_runs_for_every_write() -> Outcome {
     let (_server, cluster) = start(ApiServer::default()).await?;
     let verbs = Arc::new(Mutex::new(Vec::new()));
     let cluster = cluster.with_on_write(Arc::new({
@@ -307,7 +307,7 @@ async fn every_write_is_told_before_it_is_sent() -> Outcome {
     drop(cluster.patch_metadata(CONFIG_MAP, "space", "thing", json!({})).await);
     drop(cluster.write_status(OWN, "space", "thing", json!({})).await);
     drop(cluster.publish(&object, announcement("x")).await);
-    let told = std::mem::take(&mut *verbs.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-    assert_eq!(told, ["apply", "delete", "patch", "status", "event"]);
+    let notified = std::mem::take(&mut *verbs.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    assert_eq!(notified, ["apply", "delete", "patch", "status", "event"]);
     Ok(())
 }

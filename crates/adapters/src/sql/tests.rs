@@ -1,8 +1,8 @@
-//! Quoting, names, and what is said to a server in which case; what a real one makes of it is tested elsewhere.
+//! Quoting, names, and the statements for each state of a server; end-to-end tests cover a real server.
 
 use super::*;
 use crate::sql::tests::server::{Facts, FakeServer};
-use crate::testing::{Outcome, everything_said, failure};
+use crate::testing::{Outcome, failure, full_error_text};
 
 mod server;
 
@@ -17,7 +17,7 @@ fn grant(database: &str, user: &str) -> SqlGrant {
 }
 
 #[test]
-fn a_literal_cannot_be_left() {
+fn a_literal_cannot_be_escaped_from() {
     for (text, expected) in [
         ("plain", "'plain'"),
         ("", "''"),
@@ -33,13 +33,13 @@ fn a_literal_cannot_be_left() {
 }
 
 #[test]
-fn quoting_does_not_depend_on_the_server_s_mode() {
+fn quoting_does_not_depend_on_the_sql_mode_of_the_server() {
     assert!(SESSION.starts_with("SET SESSION sql_mode = "));
     assert!(!SESSION.contains("NO_BACKSLASH_ESCAPES") && !SESSION.contains("ANSI_QUOTES"));
 }
 
 #[test]
-fn names_that_would_need_quoting_are_refused() {
+fn names_that_would_need_quoting_are_rejected() {
     let long = "x".repeat(64);
     for name in ["a", "cloud_api_0", "A9", &long] {
         assert!(database_name(name).is_ok(), "{name}");
@@ -59,31 +59,31 @@ fn names_that_would_need_quoting_are_refused() {
 }
 
 #[test]
-fn rights_are_on_this_database_and_no_similar_one() {
-    assert_eq!(all_rights("cloud_api"), r"GRANT ALL PRIVILEGES ON `cloud\_api`.*");
+fn privileges_cover_only_this_database() {
+    assert_eq!(grant_statement("cloud_api"), r"GRANT ALL PRIVILEGES ON `cloud\_api`.*");
 }
 
 #[tokio::test]
-async fn a_bad_name_is_refused_before_anything_is_asked() -> Outcome {
+async fn an_invalid_name_is_rejected_without_a_connection() -> Outcome {
     for grant in [grant("a`b", "user"), grant("database", "a'b")] {
         let error = failure(MariaSql.ensure(&server(1), &grant).await)?;
-        assert!(matches!(error, PortError::Refused { .. }), "{error}");
+        assert!(matches!(error, PortError::Rejected { .. }), "{error}");
     }
-    assert!(matches!(failure(MariaSql.drop_database(&server(1), "").await)?, PortError::Refused { .. }));
-    assert!(matches!(failure(MariaSql.drop_user(&server(1), "'").await)?, PortError::Refused { .. }));
+    assert!(matches!(failure(MariaSql.drop_database(&server(1), "").await)?, PortError::Rejected { .. }));
+    assert!(matches!(failure(MariaSql.drop_user(&server(1), "'").await)?, PortError::Rejected { .. }));
     Ok(())
 }
 
 #[tokio::test]
-async fn the_administrator_is_neither_changed_nor_removed() -> Outcome {
+async fn the_administrator_cannot_be_changed_or_removed() -> Outcome {
     let error = failure(MariaSql.ensure(&server(1), &grant("database", "root")).await)?;
-    assert!(matches!(error, PortError::Refused { .. }));
-    assert!(matches!(failure(MariaSql.drop_user(&server(1), "root").await)?, PortError::Refused { .. }));
+    assert!(matches!(error, PortError::Rejected { .. }));
+    assert!(matches!(failure(MariaSql.drop_user(&server(1), "root").await)?, PortError::Rejected { .. }));
     Ok(())
 }
 
 #[tokio::test]
-async fn the_first_time_makes_everything() -> Outcome {
+async fn the_first_call_creates_everything() -> Outcome {
     let fake = FakeServer::start(Facts::default()).await?;
     assert!(MariaSql.ensure(&server(fake.port), &grant("cloud_api", "cloud-api")).await?);
     assert_eq!(
@@ -98,7 +98,7 @@ async fn the_first_time_makes_everything() -> Outcome {
 }
 
 #[tokio::test]
-async fn what_is_as_it_should_be_is_left_alone() -> Outcome {
+async fn a_current_state_causes_no_writes() -> Outcome {
     for character_set in ["utf8mb3", "utf8mb4"] {
         let fake =
             FakeServer::start(Facts { character_set: Some(character_set), ..Facts::complete() }).await?;
@@ -109,8 +109,8 @@ async fn what_is_as_it_should_be_is_left_alone() -> Outcome {
 }
 
 #[tokio::test]
-async fn what_differs_is_corrected_and_nothing_else() -> Outcome {
-    let fake = FakeServer::start(Facts { refused_user: Some("cloud-api"), ..Facts::complete() }).await?;
+async fn only_differences_are_corrected() -> Outcome {
+    let fake = FakeServer::start(Facts { denied_user: Some("cloud-api"), ..Facts::complete() }).await?;
     assert!(MariaSql.ensure(&server(fake.port), &grant("cloud_api", "cloud-api")).await?);
     assert_eq!(fake.writes(), ["ALTER USER 'cloud-api'@'%' IDENTIFIED BY 'hunter2'"]);
 
@@ -122,7 +122,7 @@ async fn what_differs_is_corrected_and_nothing_else() -> Outcome {
 }
 
 #[tokio::test]
-async fn what_is_removed_need_not_exist() -> Outcome {
+async fn removal_succeeds_if_nothing_exists() -> Outcome {
     let fake = FakeServer::start(Facts::default()).await?;
     MariaSql.drop_database(&server(fake.port), "cloud_api").await?;
     MariaSql.drop_user(&server(fake.port), "cloud-api").await?;
@@ -131,32 +131,32 @@ async fn what_is_removed_need_not_exist() -> Outcome {
 }
 
 #[tokio::test]
-async fn an_administrator_who_is_not_let_in_may_be_let_in_later() -> Outcome {
-    let fake = FakeServer::start(Facts { refused_user: Some("root"), ..Facts::default() }).await?;
+async fn an_access_denied_error_is_temporary() -> Outcome {
+    let fake = FakeServer::start(Facts { denied_user: Some("root"), ..Facts::default() }).await?;
     let error = failure(MariaSql.ensure(&server(fake.port), &grant("database", "user")).await)?;
     assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
-    let said = everything_said(&error);
-    assert!(said.contains("1045") && said.contains("Access denied"), "{said}");
-    assert!(!said.contains("topsecret") && !said.contains("hunter2"), "{said}");
+    let text = full_error_text(&error);
+    assert!(text.contains("1045") && text.contains("Access denied"), "{text}");
+    assert!(!text.contains("topsecret") && !text.contains("hunter2"), "{text}");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_password_is_not_told_by_a_server_that_quotes_it() -> Outcome {
-    let fake = FakeServer::start(Facts { refuses_writes: true, ..Facts::default() }).await?;
-    let facts = Facts { character_set: Some("utf8mb3"), refuses_writes: true, ..Facts::default() };
+async fn a_password_that_the_server_quotes_is_not_printed() -> Outcome {
+    let fake = FakeServer::start(Facts { rejects_writes: true, ..Facts::default() }).await?;
+    let facts = Facts { character_set: Some("utf8mb3"), rejects_writes: true, ..Facts::default() };
     let quoting = FakeServer::start(facts).await?;
     let error = failure(MariaSql.ensure(&server(fake.port), &grant("database", "user")).await)?;
-    assert!(everything_said(&error).contains("near 'CREATE DATABASE"));
+    assert!(full_error_text(&error).contains("near 'CREATE DATABASE"));
     let error = failure(MariaSql.ensure(&server(quoting.port), &grant("database", "user")).await)?;
-    let said = everything_said(&error);
-    assert!(said.contains("1064") && !said.contains("hunter2"), "{said}");
+    let text = full_error_text(&error);
+    assert!(text.contains("1064") && !text.contains("hunter2"), "{text}");
     Ok(())
 }
 
 #[test]
-fn only_what_will_not_change_is_refused() {
+fn missing_privileges_are_permanent_errors() {
     let error = |code| Failure::Server { code, message: ": no".to_owned() }.into_port_error("act".to_owned());
-    assert!(matches!(error(1044), PortError::Refused { .. }));
+    assert!(matches!(error(1044), PortError::Rejected { .. }));
     assert!(matches!(error(1047), PortError::Unavailable { .. }));
 }

@@ -1,4 +1,4 @@
-//! A whole cloud from one object.
+//! A cloud from one object.
 
 use openstack_operator_model::kind::{DEPLOYMENT, HTTP_ROUTE, JOB, SECRET, STATEFUL_SET};
 use openstack_operator_services::{control_plane, keystone, mariadb, memcached, rabbitmq};
@@ -13,7 +13,7 @@ fn condition_types(body: &Value) -> Vec<&str> {
     body["status"]["conditions"].as_array().unwrap().iter().map(|one| one["type"].as_str().unwrap()).collect()
 }
 
-/// A cloud of this spec, with everything in place.
+/// A ready cloud with this spec.
 async fn cloud_of(spec: &Value) -> World {
     let world = world();
     world.apply_object(&object(control_plane::KIND, "my-cloud", spec));
@@ -22,7 +22,7 @@ async fn cloud_of(spec: &Value) -> World {
 }
 
 #[tokio::test]
-async fn a_cloud_of_which_nothing_is_said_becomes_ready() {
+async fn a_cloud_with_an_empty_spec_becomes_ready() {
     let (world, _) = cloud().await;
     let plane = get(&world, control_plane::KIND, "cloud");
     assert_eq!(plane["status"]["phase"], "Ready");
@@ -100,7 +100,7 @@ async fn services_are_children_of_the_cloud() {
 }
 
 #[tokio::test]
-async fn keystone_has_its_database_its_user_and_its_catalog() {
+async fn keystone_gets_a_database_a_database_user_and_catalog_entries() {
     let (world, _) = cloud().await;
     let sql = world.sql.state("cloud-mariadb.openstack.svc");
     assert!(sql.databases.contains("keystone"));
@@ -114,11 +114,11 @@ async fn keystone_has_its_database_its_user_and_its_catalog() {
 }
 
 #[tokio::test]
-async fn only_the_install_is_done_once() {
+async fn the_install_job_runs_once_and_is_deleted() {
     let (world, _) = cloud().await;
     let jobs: Vec<Value> = world.cluster.objects(JOB);
     let names: Vec<&str> = jobs.iter().map(|job| job["metadata"]["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["cloud-keystone-bootstrap"], "the install has made room, and nothing was upgraded");
+    assert_eq!(names, ["cloud-keystone-bootstrap"], "the install Job is pruned, and no upgrade ran");
     let status = &get(&world, keystone::KIND, "cloud-keystone")["status"];
     assert_eq!(status["installed"], "quay.io/openstack.kolla/keystone:2025.1-ubuntu-noble");
 }
@@ -136,7 +136,10 @@ async fn the_phase_is_that_of_the_first_service_that_is_not_ready() {
     let message = "RabbitMQ cloud-rabbitmq: StatefulSet cloud-rabbitmq: 0 of 1 pods ready";
     assert_eq!(row["waitingFor"], message);
     assert_eq!(condition(&world, control_plane::KIND, "cloud", "Ready").2, message);
-    assert!(is_ready(&world, keystone::KIND, "cloud-keystone"), "each begins when what it needs is there");
+    assert!(
+        is_ready(&world, keystone::KIND, "cloud-keystone"),
+        "a service starts as soon as its dependencies are available"
+    );
     world.cluster.hold(DEPLOYMENT, "cloud-keystone");
     world.cluster.release(STATEFUL_SET, "cloud-rabbitmq");
     world.edit_object(DEPLOYMENT, NAMESPACE, "cloud-keystone", |deployment| {
@@ -147,7 +150,7 @@ async fn the_phase_is_that_of_the_first_service_that_is_not_ready() {
 }
 
 #[tokio::test]
-async fn everything_begins_at_once_and_nothing_in_a_wrong_order() {
+async fn services_are_created_at_once_and_wait_for_their_dependencies() {
     let world = new_cloud();
     let engine = engine(&world);
     world.cluster.hold(STATEFUL_SET, "cloud-mariadb");
@@ -155,16 +158,22 @@ async fn everything_begins_at_once_and_nothing_in_a_wrong_order() {
         round(&world, &engine).await;
     }
     let identity = get(&world, keystone::KIND, "cloud-keystone");
-    assert!(identity["metadata"]["ownerReferences"].is_array(), "all services are made in the first round");
+    assert!(
+        identity["metadata"]["ownerReferences"].is_array(),
+        "all services are created in the first round"
+    );
     let (status, reason, message) = condition(&world, keystone::KIND, "cloud-keystone", "DatabaseReady");
     assert_eq!((status.as_str(), reason.as_str()), ("False", "Waiting"));
     assert_eq!(message, "MariaDB cloud-mariadb is not available");
-    assert!(world.object(SECRET, NAMESPACE, "cloud-keystone-admin").is_some(), "what needs nobody is done");
+    assert!(
+        world.object(SECRET, NAMESPACE, "cloud-keystone-admin").is_some(),
+        "steps without dependencies are done"
+    );
     assert!(world.cluster.objects(JOB).is_empty() && world.cluster.objects(DEPLOYMENT).is_empty());
 }
 
 #[tokio::test]
-async fn keystone_is_reached_under_the_clouds_domain_through_the_clouds_gateway() {
+async fn keystone_is_exposed_in_the_clouds_domain_through_the_clouds_gateway() {
     let world = cloud_of(&json!({
         "publicDomain": "cloud.example.com",
         "gatewayRef": { "name": "edge-gw", "namespace": "edge-system" },
@@ -185,7 +194,7 @@ async fn keystone_is_reached_under_the_clouds_domain_through_the_clouds_gateway(
 }
 
 #[tokio::test]
-async fn what_a_service_says_itself_wins_over_the_cloud() {
+async fn settings_of_a_service_override_those_of_the_cloud() {
     let world = cloud_of(&json!({
         "publicDomain": "cloud.example.com",
         "publicScheme": "https",
@@ -221,17 +230,20 @@ async fn a_cloud_without_a_gateway_has_no_route() {
 }
 
 #[tokio::test]
-async fn a_service_that_cannot_be_is_left_out_and_told() {
+async fn a_service_without_its_dependency_is_not_deployed_and_reported() {
     let world = cloud_of(&json!({ "mariadb": { "enabled": false } })).await;
     assert!(is_ready(&world, control_plane::KIND, "my-cloud"));
     assert!(world.cluster.objects(keystone::KIND).is_empty());
     assert!(world.cluster.objects(mariadb::KIND).is_empty());
     let message = condition(&world, control_plane::KIND, "my-cloud", "Ready").2;
-    assert!(message.contains("no my-cloud-keystone") && message.contains("MariaDB"), "{message}");
+    assert!(
+        message.contains("my-cloud-keystone is not deployed") && message.contains("MariaDB"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
-async fn a_service_that_is_switched_off_goes_and_the_rest_stays() {
+async fn a_disabled_service_is_deleted_and_the_others_stay() {
     let (world, engine) = cloud().await;
     world.apply_object(&object(
         control_plane::KIND,

@@ -5,7 +5,7 @@ use openstack_operator_services::{chassis, compute, control_plane, neutron, ovn}
 use openstack_operator_testkit::{AgentEntry, World};
 use serde_json::json;
 
-use crate::driver::{NAMESPACE, condition, converge, engine, get, is_ready, whole_object, world, writes};
+use crate::driver::{NAMESPACE, condition, converge, engine, full_object, get, is_ready, world, writes};
 use crate::nodes::{HYPERVISORS, add_node, cloud_on, exists, set_node_ready, southbound};
 use crate::taints::set_taint;
 
@@ -21,7 +21,7 @@ fn set_agents(world: &World, registries: &[&str], node: &str, up: bool) {
     }
 }
 
-/// A node loses its power. Kubernetes says so at once by a condition, and soon after by taints.
+/// A node loses power. Kubernetes sets its Ready condition, and soon after its taints.
 fn lose(world: &World, node: &str, taints: &[&str]) {
     set_node_ready(world, node, "Unknown");
     set_taint(world, node, UNREACHABLE, taints);
@@ -74,7 +74,7 @@ async fn a_cloud_that_loses_a_node_stays_ready_and_names_it() {
 }
 
 #[tokio::test]
-async fn what_is_not_wanted_goes_while_a_node_is_lost() {
+async fn pruning_continues_while_a_node_is_lost() {
     let (world, running) = cloud_on(&["node-a", "node-b"]).await;
     lose(&world, "node-b", &[]);
     converge(&world, &running).await;
@@ -106,9 +106,9 @@ async fn a_cloud_that_loses_all_its_nodes_is_not_ready() {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_not_ready_on_a_node_that_is_keeps_a_cloud_from_being_ready() {
+async fn a_pod_that_is_not_ready_on_a_ready_node_makes_the_cloud_not_ready() {
     let (world, running) = cloud_on(&["node-a", "node-b", "node-c"]).await;
-    // A set does not count a node that takes no pods, so that the missing pod is that of another one.
+    // A DaemonSet does not count a tainted node, so the missing pod belongs to another node.
     lose(&world, "node-c", &["NoSchedule", "NoExecute"]);
     world.cluster.hold(DAEMON_SET, "cloud-compute-libvirt");
     let mut status = get(&world, DAEMON_SET, "cloud-compute-libvirt")["status"].clone();
@@ -118,19 +118,19 @@ async fn a_pod_that_is_not_ready_on_a_node_that_is_keeps_a_cloud_from_being_read
     world.set_status(DAEMON_SET, NAMESPACE, "cloud-compute-libvirt", status);
     converge(&world, &running).await;
     assert!(!is_ready(&world, COMPUTE.0, COMPUTE.1));
-    let said = condition(&world, COMPUTE.0, COMPUTE.1, "WorkloadsReady").2;
-    assert_eq!(said, "DaemonSet cloud-compute-libvirt: 1 of 2 pods ready");
+    let message = condition(&world, COMPUTE.0, COMPUTE.1, "WorkloadsReady").2;
+    assert_eq!(message, "DaemonSet cloud-compute-libvirt: 1 of 2 pods ready");
 }
 
 #[tokio::test]
-async fn a_cloud_without_ovn_goes_on_without_a_node() {
+async fn a_cloud_without_ovn_stays_ready_when_it_loses_a_node() {
     const NETWORKS: &str = "http://cloud-neutron.openstack.svc:9696";
     let world = world();
     let nodes = ["node-a", "node-b"];
     for node in nodes {
         add_node(&world, node);
     }
-    world.apply_object(&whole_object(control_plane::KIND, "cloud", &json!({ "networkBackend": "ovs" })));
+    world.apply_object(&full_object(control_plane::KIND, "cloud", &json!({ "networkBackend": "ovs" })));
     let running = engine(&world);
     converge(&world, &running).await;
     for registry in [HYPERVISORS, NETWORKS] {

@@ -1,4 +1,4 @@
-//! Deletion undoes what was made on servers of others, and never hangs for ever.
+//! Deletion undoes effects on other servers, and never blocks forever.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use openstack_operator_testkit::{IdentityState, SqlState, World};
 use serde_json::{Value, json};
 
 use crate::driver::{self, NAMESPACE, cloud, condition, converge, get, key, keys, object, round, writes};
-use crate::sample::WIDGET;
+use crate::test_services::WIDGET;
 
 const SQL: &str = "cloud-mariadb.openstack.svc";
 const BUS: &str = "http://cloud-rabbitmq.openstack.svc:15672";
 const IDENTITY: &str = "http://cloud-keystone.openstack.svc:5000/v3";
 
-/// A cloud, and an object that uses all of it.
+/// A cloud, and an object that uses all its services.
 async fn used_cloud(spec: &Value) -> (World, Engine) {
     let (world, engine) = cloud().await;
     world.apply_object(&object(WIDGET, "widget", spec));
@@ -46,7 +46,7 @@ fn is_gone(world: &World, kind: Kind, name: &str) -> bool {
 }
 
 #[tokio::test]
-async fn everything_that_was_made_for_an_object_is_undone() {
+async fn deletion_undoes_all_effects_of_an_object() {
     let (world, engine) = used_cloud(&json!({})).await;
     world.delete_object(WIDGET, NAMESPACE, "widget");
     converge(&world, &engine).await;
@@ -69,7 +69,7 @@ async fn everything_that_was_made_for_an_object_is_undone() {
 }
 
 #[tokio::test]
-async fn a_retained_database_stays_without_its_user() {
+async fn a_retained_database_stays_and_its_user_is_removed() {
     let (world, engine) = used_cloud(&json!({ "deletionPolicy": "Retain" })).await;
     world.delete_object(WIDGET, NAMESPACE, "widget");
     converge(&world, &engine).await;
@@ -78,7 +78,7 @@ async fn a_retained_database_stays_without_its_user() {
 }
 
 #[tokio::test]
-async fn a_policy_that_was_changed_before_the_deletion_counts() {
+async fn the_deletion_policy_at_the_time_of_deletion_applies() {
     let (world, engine) = used_cloud(&json!({})).await;
     world.apply_object(&object(WIDGET, "widget", &json!({ "deletionPolicy": "Retain" })));
     converge(&world, &engine).await;
@@ -89,7 +89,7 @@ async fn a_policy_that_was_changed_before_the_deletion_counts() {
 }
 
 #[tokio::test]
-async fn a_user_that_somebody_elses_secret_names_is_the_one_that_goes() {
+async fn deletion_removes_the_user_that_a_users_secret_names() {
     let (world, engine) = cloud().await;
     world.apply_yaml(
         "{ apiVersion: v1, kind: Secret, metadata: { name: login, namespace: openstack },
@@ -100,16 +100,16 @@ async fn a_user_that_somebody_elses_secret_names_is_the_one_that_goes() {
     world.apply_object(&object(keystone::KIND, "other", &json!({ "database": database })));
     converge(&world, &engine).await;
     assert!(sql(&world).grants.contains(&("second".to_owned(), "other".to_owned())));
-    sql_user(&world, "other", "of nobody here");
+    sql_user(&world, "other", "unrelated");
     world.delete_object(keystone::KIND, NAMESPACE, "other");
     converge(&world, &engine).await;
     let users: Vec<String> = sql(&world).users.into_keys().collect();
-    assert_eq!(users, ["keystone", "other"], "a user who is only called like the database is another's");
+    assert_eq!(users, ["keystone", "other"], "a user with the name of the database is unrelated");
     assert!(!is_gone(&world, SECRET, "login"));
 }
 
 #[tokio::test]
-async fn the_credential_keys_are_retained_with_the_database_and_go_with_it() {
+async fn the_credential_keys_are_retained_or_deleted_with_the_database() {
     for (policy, stays) in [("Retain", true), ("Delete", false)] {
         let (world, engine) = cloud().await;
         let spec = json!({ "keystone": { "database": { "deletionPolicy": policy } } });
@@ -126,7 +126,7 @@ async fn the_credential_keys_are_retained_with_the_database_and_go_with_it() {
 }
 
 #[tokio::test]
-async fn a_cloud_that_is_made_again_reads_what_the_last_one_left() {
+async fn a_recreated_cloud_uses_the_retained_keys() {
     let (world, engine) = cloud().await;
     let keys_of = |world: &World| world.object(SECRET, NAMESPACE, "cloud-keystone-credential").unwrap();
     let before = keys_of(&world)["data"].clone();
@@ -140,7 +140,7 @@ async fn a_cloud_that_is_made_again_reads_what_the_last_one_left() {
 }
 
 #[tokio::test]
-async fn users_go_before_what_they_use() {
+async fn services_are_deleted_before_their_dependencies() {
     let (world, engine) = cloud().await;
     world.delete_object(control_plane::KIND, NAMESPACE, "cloud");
     converge(&world, &engine).await;
@@ -158,14 +158,14 @@ async fn users_go_before_what_they_use() {
 }
 
 #[tokio::test]
-async fn servers_that_are_gone_need_no_undoing() {
+async fn effects_on_deleted_servers_need_no_undoing() {
     for (kind, name) in [
         (keystone::KIND, "cloud-keystone"),
         (mariadb::KIND, "cloud-mariadb"),
         (rabbitmq::KIND, "cloud-rabbitmq"),
     ] {
         let (world, engine) = used_cloud(&json!({})).await;
-        // Nobody brings it back.
+        // The cloud does not recreate it.
         world.delete_object(control_plane::KIND, NAMESPACE, "cloud");
         world.edit_object(kind, NAMESPACE, name, |body| body["metadata"]["finalizers"] = json!([]));
         world.delete_object(kind, NAMESPACE, name);
@@ -174,18 +174,18 @@ async fn servers_that_are_gone_need_no_undoing() {
         assert!(matches!(outcome, Outcome::Gone), "without {name}: {outcome:?}");
         assert!(is_gone(&world, WIDGET, "widget"));
         let others = writes(&world).iter().filter(|call| call.starts_with("drop_")).count();
-        assert_eq!(others, 4, "what was made on the others is undone");
+        assert_eq!(others, 4, "effects on the other servers are undone");
         assert!(world.cluster.announcements().iter().all(|one| one.event.reason != "LeftBehind"));
     }
 }
 
-/// What a reconcile of the widget says that it waits for, in its outcome and in its status.
-async fn waits(world: &World, engine: &Engine) -> String {
+/// Reconciles the widget and returns the message in its outcome and its status.
+async fn waiting_message(world: &World, engine: &Engine) -> String {
     let outcome = engine.reconcile(&key(WIDGET, "widget")).await;
-    let Outcome::Failed { message } = outcome else { panic!("it waits: {outcome:?}") };
+    let Outcome::Failed { message } = outcome else { panic!("expected to wait: {outcome:?}") };
     assert!(!is_gone(world, WIDGET, "widget"));
-    let told = ("False".to_owned(), "Waiting".to_owned(), message.clone());
-    assert_eq!(condition(world, WIDGET, "widget", "Ready"), told);
+    let expected = ("False".to_owned(), "Waiting".to_owned(), message.clone());
+    assert_eq!(condition(world, WIDGET, "widget", "Ready"), expected);
     assert_eq!(condition(world, WIDGET, "widget", "Reconciling").0, "True");
     message
 }
@@ -194,18 +194,18 @@ fn reports(world: &World) -> usize {
     writes(world).iter().filter(|call| call.starts_with("write_status")).count()
 }
 
-/// Deletes the widget while something keeps it from being undone, and expects patience, then an Event.
-async fn is_given_up(world: &World, engine: &Engine, server: &str, left: &str) {
+/// Deletes the widget while an effect cannot be undone, and expects the timeout and then an Event.
+async fn assert_timeout(world: &World, engine: &Engine, server: &str, left: &str) {
     world.delete_object(WIDGET, NAMESPACE, "widget");
-    // The operator comes to it late: nobody has asked the server so far.
+    // The operator starts late: time before its first attempt does not count.
     world.environment.advance(Duration::from_hours(1));
-    let message = waits(world, engine).await;
-    assert!(message.contains(&format!("{server} to drop {left}")), "{message}");
+    let message = waiting_message(world, engine).await;
+    assert!(message.contains(&format!("{server} to remove {left}")), "{message}");
     assert_eq!(reports(world), 1);
     world.environment.advance(Duration::from_secs(299));
     let restarted = driver::engine(world);
-    assert_eq!(waits(world, &restarted).await, message);
-    assert_eq!(reports(world), 1, "what is said already is not written again");
+    assert_eq!(waiting_message(world, &restarted).await, message);
+    assert_eq!(reports(world), 1, "an unchanged status is not written again");
     world.environment.advance(Duration::from_secs(1));
     let outcome = restarted.reconcile(&key(WIDGET, "widget")).await;
     assert!(matches!(outcome, Outcome::Gone), "{outcome:?}");
@@ -216,7 +216,7 @@ async fn is_given_up(world: &World, engine: &Engine, server: &str, left: &str) {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_serve_is_waited_for_and_then_left() {
+async fn deletion_waits_for_an_unavailable_server_and_then_gives_up() {
     for (kind, name, server, left) in [
         (STATEFUL_SET, "cloud-mariadb", "MariaDB cloud-mariadb", "database widget"),
         (STATEFUL_SET, "cloud-rabbitmq", "RabbitMQ cloud-rabbitmq", "virtual host widget"),
@@ -227,20 +227,20 @@ async fn a_server_that_does_not_serve_is_waited_for_and_then_left() {
         world.edit_object(kind, NAMESPACE, name, |body| body["status"] = json!({}));
         round(&world, &engine).await;
         world.script.clear_log();
-        is_given_up(&world, &engine, server, left).await;
+        assert_timeout(&world, &engine, server, left).await;
     }
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_is_waited_for_and_then_left() {
+async fn deletion_waits_for_a_server_that_does_not_answer_and_then_gives_up() {
     let (world, engine) = used_cloud(&json!({})).await;
     world.sql.set_down(true);
-    is_given_up(&world, &engine, "MariaDB cloud-mariadb", "database widget").await;
-    assert!(!identity(&world).users.contains_key("widget"), "what can be undone is undone");
+    assert_timeout(&world, &engine, "MariaDB cloud-mariadb", "database widget").await;
+    assert!(!identity(&world).users.contains_key("widget"), "effects on other servers are undone");
 }
 
 #[tokio::test]
-async fn a_cloud_whose_database_never_came_up_is_not_waited_for() {
+async fn deletion_does_not_wait_for_a_database_that_was_never_available() {
     let world = driver::new_cloud();
     let engine = driver::engine(&world);
     world.cluster.hold(STATEFUL_SET, "cloud-mariadb");
@@ -251,29 +251,29 @@ async fn a_cloud_whose_database_never_came_up_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn everything_that_is_waited_for_is_named() {
+async fn the_status_names_all_effects_that_block_deletion() {
     let (world, engine) = used_cloud(&json!({})).await;
     world.sql.set_down(true);
     world.identity.set_down(true);
     world.delete_object(WIDGET, NAMESPACE, "widget");
     assert_eq!(
-        waits(&world, &engine).await,
-        "waits for Keystone cloud-keystone to drop catalog service widget and identity user widget; \
-         MariaDB cloud-mariadb to drop database widget and database user widget"
+        waiting_message(&world, &engine).await,
+        "waiting for Keystone cloud-keystone to remove catalog service widget and identity user widget; \
+         MariaDB cloud-mariadb to remove database widget and database user widget"
     );
 }
 
 #[tokio::test]
-async fn each_server_is_waited_for_as_long_as_any_other() {
+async fn each_server_has_its_own_timeout() {
     let (world, engine) = used_cloud(&json!({})).await;
     world.bus.set_down(true);
     world.identity.set_down(true);
     world.delete_object(WIDGET, NAMESPACE, "widget");
-    waits(&world, &engine).await;
+    waiting_message(&world, &engine).await;
     world.environment.advance(Duration::from_secs(200));
     world.identity.set_down(false);
-    // It was reached in time; that it goes away later does not matter any more.
-    waits(&world, &engine).await;
+    // It answered in time; a later failure does not matter.
+    waiting_message(&world, &engine).await;
     assert!(!identity(&world).users.contains_key("widget"));
     world.identity.set_down(true);
     world.environment.advance(Duration::from_secs(100));
@@ -286,23 +286,23 @@ async fn each_server_is_waited_for_as_long_as_any_other() {
 }
 
 #[tokio::test]
-async fn a_server_whose_status_cannot_be_read_is_waited_for() {
+async fn deletion_waits_for_a_server_with_an_unreadable_status() {
     let (world, engine) = used_cloud(&json!({})).await;
     let status = json!({ "conditions": "none", "phase": "Beyond" });
     world.set_status(mariadb::KIND, NAMESPACE, "cloud-mariadb", status);
-    is_given_up(&world, &engine, "MariaDB cloud-mariadb", "database widget").await;
+    assert_timeout(&world, &engine, "MariaDB cloud-mariadb", "database widget").await;
     assert!(sql(&world).users.contains_key("widget"));
 }
 
 #[tokio::test]
-async fn a_cloud_names_the_parts_that_it_waits_for() {
+async fn a_deleted_cloud_names_the_services_that_block_it() {
     let (world, engine) = cloud().await;
     world.delete_object(control_plane::KIND, NAMESPACE, "cloud");
     let outcome = engine.reconcile(&key(control_plane::KIND, "cloud")).await;
     assert!(matches!(outcome, Outcome::Waiting { after: None }), "{outcome:?}");
     let (ready, reason, message) = condition(&world, control_plane::KIND, "cloud", "Ready");
     assert_eq!((ready.as_str(), reason.as_str()), ("False", "Waiting"));
-    assert!(message.starts_with("waits for ") && message.ends_with(" to be deleted"), "{message}");
+    assert!(message.starts_with("waiting for deletion of "), "{message}");
     for part in ["Keystone cloud-keystone", "MariaDB cloud-mariadb", "RabbitMQ cloud-rabbitmq"] {
         assert!(message.contains(part), "{message}");
     }
@@ -312,7 +312,7 @@ async fn a_cloud_names_the_parts_that_it_waits_for() {
 }
 
 #[tokio::test]
-async fn nothing_that_a_part_may_use_goes_while_its_status_cannot_be_read() {
+async fn possible_dependencies_of_a_service_with_an_unreadable_status_stay() {
     let (world, engine) = cloud().await;
     let status = get(&world, keystone::KIND, "cloud-keystone")["status"].clone();
     world.set_status(keystone::KIND, NAMESPACE, "cloud-keystone", json!({ "effects": "some" }));
@@ -321,7 +321,7 @@ async fn nothing_that_a_part_may_use_goes_while_its_status_cannot_be_read() {
         round(&world, &engine).await;
     }
     let deleted: Vec<String> = writes(&world).into_iter().filter(|call| call.starts_with("delete")).collect();
-    assert!(!deleted.is_empty(), "those that use it can go");
+    assert!(!deleted.is_empty(), "its users are deleted");
     for kept in ["MariaDB cloud-mariadb", "Memcached cloud-memcached", "RabbitMQ cloud-rabbitmq"] {
         assert!(!deleted.contains(&format!("delete {kept}")), "{deleted:?}");
     }
@@ -333,7 +333,7 @@ async fn nothing_that_a_part_may_use_goes_while_its_status_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_again_in_time_leaves_nothing_behind() {
+async fn effects_are_undone_when_a_server_answers_again_in_time() {
     let (world, engine) = used_cloud(&json!({})).await;
     world.identity.set_down(true);
     world.delete_object(WIDGET, NAMESPACE, "widget");
@@ -347,7 +347,7 @@ async fn a_server_that_answers_again_in_time_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn what_an_earlier_spec_made_is_undone_as_soon_as_it_can_be() {
+async fn effects_of_an_earlier_spec_are_undone_once_the_change_is_complete() {
     let (world, engine) = used_cloud(&json!({})).await;
     world.cluster.hold(STATEFUL_SET, "cloud-rabbitmq");
     world.edit_object(STATEFUL_SET, NAMESPACE, "cloud-rabbitmq", |set| set["status"] = json!({}));
@@ -355,7 +355,7 @@ async fn what_an_earlier_spec_made_is_undone_as_soon_as_it_can_be() {
     for _ in 0..4 {
         round(&world, &engine).await;
     }
-    assert!(sql(&world).databases.contains("widget"), "the change is not through yet");
+    assert!(sql(&world).databases.contains("widget"), "the change is not complete yet");
     world.cluster.release(STATEFUL_SET, "cloud-rabbitmq");
     converge(&world, &engine).await;
     assert!(!sql(&world).databases.contains("widget"));
@@ -363,14 +363,14 @@ async fn what_an_earlier_spec_made_is_undone_as_soon_as_it_can_be() {
 }
 
 #[tokio::test]
-async fn an_object_of_another_finalizer_is_left_to_it() {
+async fn finalizers_of_other_controllers_stay() {
     let (world, engine) = used_cloud(&json!({})).await;
     world.edit_object(WIDGET, NAMESPACE, "widget", |body| {
-        body["metadata"]["finalizers"].as_array_mut().unwrap().push(json!("somebody/else"));
+        body["metadata"]["finalizers"].as_array_mut().unwrap().push(json!("example.com/finalizer"));
     });
     world.delete_object(WIDGET, NAMESPACE, "widget");
     converge(&world, &engine).await;
     let left = world.object(WIDGET, NAMESPACE, "widget").unwrap();
-    assert_eq!(left["metadata"]["finalizers"], json!(["somebody/else"]));
+    assert_eq!(left["metadata"]["finalizers"], json!(["example.com/finalizer"]));
     assert!(!sql(&world).users.contains_key("widget"));
 }

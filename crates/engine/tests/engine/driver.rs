@@ -1,4 +1,4 @@
-//! Drives the engine over a world of fakes, round by round.
+//! Drives the engine against fakes, round by round.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -13,15 +13,15 @@ use openstack_operator_testkit::{World, yaml};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::sample;
+use crate::test_services;
 
 pub(crate) const NAMESPACE: &str = "openstack";
-/// A cloud is at rest within this many rounds, or never.
-const MOST_ROUNDS: usize = 60;
+/// A cloud converges within this many rounds, or never.
+const MAX_ROUNDS: usize = 60;
 
-/// Every service of the operator, and two that only tests have.
+/// All services of the operator, and two test services.
 static SERVICES: LazyLock<Vec<&'static dyn AnyService>> = LazyLock::new(|| {
-    let extra: [&'static dyn AnyService; 2] = [&sample::Widget, &sample::Bomb];
+    let extra: [&'static dyn AnyService; 2] = [&test_services::Widget, &test_services::Bomb];
     services::ALL.iter().copied().chain(extra).collect()
 });
 
@@ -29,15 +29,15 @@ pub(crate) fn world() -> World {
     World::new(&SERVICES.iter().map(|service| service.kind()).collect::<Vec<_>>())
 }
 
-/// An operator that has just started.
+/// A freshly started operator.
 pub(crate) fn engine(world: &World) -> Engine {
     let images = ImageDefaults { family: Family::Kolla, registry: None, tags: BTreeMap::new() };
     let site = Site { images, cluster_domain: "cluster.local".to_owned() };
     Engine::new(&SERVICES, site, world.ports())
 }
 
-/// An object of one of the operator's kinds, as a user writes it. Clouds give tokens and are nothing more, so that a
-/// fault can be tried at every single write.
+/// An object of one of the operator's kinds, as a user writes it. Clouds are reduced to the identity service, so that
+/// tests can inject a fault at every write.
 pub(crate) fn object(kind: Kind, name: &str, spec: &Value) -> Value {
     let mut spec = spec.clone();
     if kind == services::control_plane::KIND {
@@ -45,25 +45,25 @@ pub(crate) fn object(kind: Kind, name: &str, spec: &Value) -> Value {
             spec[service]["enabled"] = json!(false);
         }
     }
-    whole_object(kind, name, &spec)
+    full_object(kind, name, &spec)
 }
 
-/// The same, with all that a user gets who leaves nothing out.
-pub(crate) fn whole_object(kind: Kind, name: &str, spec: &Value) -> Value {
+/// The same, with all services that are enabled by default.
+pub(crate) fn full_object(kind: Kind, name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": kind.api_version(), "kind": kind.kind,
         "metadata": { "name": name, "namespace": NAMESPACE }, "spec": spec,
     })
 }
 
-/// A world with a control plane of which everything is said by default.
+/// A world with a control plane that uses all defaults.
 pub(crate) fn new_cloud() -> World {
     let world = world();
     world.apply_object(&object(services::control_plane::KIND, "cloud", &json!({})));
     world
 }
 
-/// The same, with everything in place, and an operator that has just started.
+/// The same in Ready state, and a freshly started operator.
 pub(crate) async fn cloud() -> (World, Engine) {
     static CLOUD: OnceCell<World> = OnceCell::const_new();
     let whole = async || {
@@ -80,7 +80,7 @@ pub(crate) fn key(kind: Kind, name: &str) -> Key {
     Key { kind, namespace: NAMESPACE.to_owned(), name: name.to_owned() }
 }
 
-/// Every object of the operator's kinds that there is.
+/// All objects of the operator's kinds.
 pub(crate) fn keys(world: &World, engine: &Engine) -> Vec<Key> {
     let mut keys = Vec::new();
     for kind in engine.kinds() {
@@ -91,13 +91,12 @@ pub(crate) fn keys(world: &World, engine: &Engine) -> Vec<Key> {
     keys
 }
 
-/// Whether the operator comes back to an object at once, whatever else happens.
+/// Whether the operator reconciles an object again without an event.
 pub(crate) fn is_urgent(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed { .. } | Outcome::Waiting { after: Some(Duration::ZERO) })
 }
 
-/// Looks at every object once, and lets the rest of the cluster do its part. Returns whether anything was or is to
-/// be done.
+/// Reconciles every object once, and lets the fake controllers run. Returns whether anything changed or is pending.
 pub(crate) async fn round(world: &World, engine: &Engine) -> bool {
     let mut busy = false;
     for key in keys(world, engine) {
@@ -111,17 +110,17 @@ pub(crate) async fn round(world: &World, engine: &Engine) -> bool {
     world.cluster.settle() || busy
 }
 
-/// Goes on until nothing changes any more, or until the process is killed.
+/// Runs rounds until nothing changes, or until the process is killed.
 pub(crate) async fn converge(world: &World, engine: &Engine) {
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         if !round(world, engine).await || world.script.crashed() {
             return;
         }
     }
-    panic!("no rest after {MOST_ROUNDS} rounds:\n{}", statuses(world, engine));
+    panic!("not converged after {MAX_ROUNDS} rounds:\n{}", statuses(world, engine));
 }
 
-/// What every object says of itself.
+/// The statuses of all objects, as YAML.
 pub(crate) fn statuses(world: &World, engine: &Engine) -> String {
     let bodies = keys(world, engine).into_iter().filter_map(|key| {
         let body = world.object(key.kind, &key.namespace, &key.name)?;
@@ -131,7 +130,7 @@ pub(crate) fn statuses(world: &World, engine: &Engine) -> String {
 }
 
 pub(crate) fn get(world: &World, kind: Kind, name: &str) -> Value {
-    world.object(kind, NAMESPACE, name).unwrap_or_else(|| panic!("there is no {} {name}", kind.kind))
+    world.object(kind, NAMESPACE, name).unwrap_or_else(|| panic!("{} {name} does not exist", kind.kind))
 }
 
 /// One condition of an object: its status, reason and message.
@@ -153,7 +152,7 @@ pub(crate) fn writes(world: &World) -> Vec<String> {
     world.script.writes().iter().map(ToString::to_string).collect()
 }
 
-/// Compares two fingerprints and shows only the lines in which they differ.
+/// Compares two fingerprints and shows only the lines that differ.
 pub(crate) fn assert_same(found: &Value, expected: &Value, context: impl FnOnce() -> String) {
     if found == expected {
         return;
@@ -164,5 +163,5 @@ pub(crate) fn assert_same(found: &Value, expected: &Value, context: impl FnOnce(
         lines.flat_map(|line| [mark, line, "\n"]).collect()
     };
     let (more, less) = (missing(&found, &expected, "+"), missing(&expected, &found, "-"));
-    panic!("another end, {}\n{less}{more}", context());
+    panic!("different final state, {}\n{less}{more}", context());
 }

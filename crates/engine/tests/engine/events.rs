@@ -1,4 +1,4 @@
-//! Driven by watch events alone, and by rounds where events are lost, a cloud comes to the same end.
+//! Watch events alone, and periodic reconciles where events are lost, lead to the same state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use crate::driver::{
     NAMESPACE, assert_same, cloud, converge, engine, is_urgent, keys, new_cloud, object, round, statuses,
 };
 
-/// More reconciles than this mean that something goes round in circles.
-const MOST_RECONCILES: usize = 400;
+/// More reconciles than this mean an endless loop.
+const MAX_RECONCILES: usize = 400;
 
-type Places = BTreeMap<(Kind, String), Value>;
+type Objects = BTreeMap<(Kind, String), Value>;
 
 /// One watch for each kind, as the running operator has them.
 struct Watches {
     routers: Vec<(Kind, Router)>,
     own: Vec<Kind>,
     children: Arc<ChildIndex>,
-    seen: Places,
-    /// Every event of this number is lost.
+    seen: Objects,
+    /// Every nth event is lost.
     lost: Option<usize>,
     count: usize,
 }
@@ -41,19 +41,19 @@ impl Watches {
         let children = Arc::new(ChildIndex::default());
         let watched = own.iter().chain(CHILD_KINDS).chain([&POD]).copied();
         let routers = watched.map(|kind| (kind, Router::new(kind, own.as_slice().into(), children.clone())));
-        Self { routers: routers.collect(), own, children, seen: Places::new(), lost, count: 0 }
+        Self { routers: routers.collect(), own, children, seen: Objects::new(), lost, count: 0 }
     }
 
-    /// What a watch of a kind tells of: all Secrets, all objects of ours, and else what carries our label.
-    fn tells_of(&self, kind: Kind, body: &Value) -> bool {
+    /// Whether the operator watches an object: all Secrets, all objects of its own kinds, and objects with its label.
+    fn is_watched(&self, kind: Kind, body: &Value) -> bool {
         kind == SECRET || self.own.contains(&kind) || body["metadata"]["labels"][MANAGED_BY_LABEL] == MANAGER
     }
 
-    /// Whom all that changed since the last look concerns.
-    fn look(&mut self, world: &World, engine: &Engine) -> BTreeSet<Key> {
-        let mut now = Places::new();
+    /// Keys affected by all changes since the last call.
+    fn poll(&mut self, world: &World, engine: &Engine) -> BTreeSet<Key> {
+        let mut now = Objects::new();
         for kind in self.routers.iter().map(|(kind, _)| *kind) {
-            for body in world.cluster.objects(kind).into_iter().filter(|body| self.tells_of(kind, body)) {
+            for body in world.cluster.objects(kind).into_iter().filter(|body| self.is_watched(kind, body)) {
                 let name = body["metadata"]["name"].as_str().unwrap().to_owned();
                 now.insert((kind, name), body);
             }
@@ -63,16 +63,16 @@ impl Watches {
         let changed = changed.map(|(place, body)| (place.0, Event::Apply(metadata(body))));
         let deleted = before.iter().filter(|(place, _)| !now.contains_key(*place));
         let deleted = deleted.map(|(place, body)| (place.0, Event::Delete(metadata(body))));
-        let mut woken = BTreeSet::new();
+        let mut affected = BTreeSet::new();
         for (kind, event) in changed.chain(deleted).collect::<Vec<_>>() {
             self.count += 1;
             if self.lost.is_none_or(|lost| !self.count.is_multiple_of(lost)) {
                 let (_, router) = self.routers.iter_mut().find(|(routed, _)| *routed == kind).unwrap();
-                woken.extend(router.route(event, &engine.needs));
+                affected.extend(router.route(event, &engine.needs));
             }
         }
         self.seen = now;
-        woken
+        affected
     }
 }
 
@@ -80,13 +80,13 @@ fn metadata(body: &Value) -> PartialObjectMeta<DynamicObject> {
     serde_json::from_value(json!({ "metadata": body["metadata"] })).unwrap()
 }
 
-/// Reconciles whom events name and whoever asks to be looked at again, until there is nobody left.
+/// Reconciles keys from events and keys that requeue themselves, until none is left.
 async fn follow(world: &World, engine: &Engine, watches: &mut Watches) {
-    let mut due = watches.look(world, engine);
-    for _ in 0..MOST_RECONCILES {
+    let mut due = watches.poll(world, engine);
+    for _ in 0..MAX_RECONCILES {
         let Some(key) = due.pop_first() else {
             world.cluster.settle();
-            due = watches.look(world, engine);
+            due = watches.poll(world, engine);
             if due.is_empty() {
                 return;
             }
@@ -96,9 +96,9 @@ async fn follow(world: &World, engine: &Engine, watches: &mut Watches) {
         if is_urgent(&outcome) && !matches!(outcome, Outcome::Gone) {
             due.insert(key);
         }
-        due.extend(watches.look(world, engine));
+        due.extend(watches.poll(world, engine));
     }
-    panic!("no rest after {MOST_RECONCILES} reconciles:\n{}", statuses(world, engine));
+    panic!("not converged after {MAX_RECONCILES} reconciles:\n{}", statuses(world, engine));
 }
 
 async fn follow_new(world: &World, lost: Option<usize>) -> (Engine, Watches) {
@@ -109,7 +109,7 @@ async fn follow_new(world: &World, lost: Option<usize>) -> (Engine, Watches) {
 }
 
 #[tokio::test]
-async fn events_alone_bring_a_cloud_to_the_same_end_as_rounds_over_everything() {
+async fn events_alone_lead_to_the_same_state_as_rounds_over_all_objects() {
     let (by_rounds, _) = cloud().await;
     let world = new_cloud();
     let (engine, watches) = follow_new(&world, None).await;
@@ -117,7 +117,7 @@ async fn events_alone_bring_a_cloud_to_the_same_end_as_rounds_over_everything() 
     for key in keys(&world, &engine) {
         let owner = world.object(key.kind, NAMESPACE, &key.name).unwrap();
         let uid = owner["metadata"]["uid"].as_str().unwrap();
-        let known: Vec<ChildReference> = watches.children.of(uid);
+        let known: Vec<ChildReference> = watches.children.children_of(uid);
         let ports = world.ports();
         let owned = ports.cluster.children(NAMESPACE, uid).await.unwrap();
         assert_eq!(known, owned, "children of {key}");
@@ -125,7 +125,7 @@ async fn events_alone_bring_a_cloud_to_the_same_end_as_rounds_over_everything() 
 }
 
 #[tokio::test]
-async fn events_alone_carry_a_change_and_a_deletion_to_their_ends() {
+async fn events_alone_complete_a_change_and_a_deletion() {
     let (by_rounds, running) = cloud().await;
     let world = by_rounds.fork();
     let (engine, mut watches) = follow_new(&world, None).await;
@@ -150,18 +150,18 @@ async fn events_alone_carry_a_change_and_a_deletion_to_their_ends() {
 }
 
 #[tokio::test]
-async fn lost_events_are_made_up_for_by_looking_now_and_then() {
+async fn periodic_reconciles_compensate_for_lost_events() {
     let (by_rounds, _) = cloud().await;
     for lost in 1..=7 {
         let world = new_cloud();
         let (engine, mut watches) = follow_new(&world, Some(lost)).await;
         if lost == 1 {
-            assert!(world.script.log().is_empty(), "without any event nothing happens by itself");
+            assert!(world.script.log().is_empty(), "without events nothing is reconciled");
         }
         while round(&world, &engine).await {
             follow(&world, &engine, &mut watches).await;
         }
-        let context = || format!("every event of number {lost} was lost\n{}", statuses(&world, &engine));
+        let context = || format!("every event number {lost} was lost\n{}", statuses(&world, &engine));
         assert_same(&world.fingerprint(), &by_rounds.fingerprint(), context);
     }
 }

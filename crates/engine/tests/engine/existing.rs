@@ -1,4 +1,4 @@
-//! Servers that exist already: what the operator makes on them as an administrator, and what it leaves to others.
+//! External servers: with administrator credentials the operator creates its resources there, without them it does not.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -28,7 +28,7 @@ fn glance_spec() -> Value {
     })
 }
 
-/// A Glance on servers that somebody else runs.
+/// Administrator Secrets of external servers.
 fn world_with_administrators() -> World {
     let world = world();
     secret(&world, "db-admin", &[("username", "root"), ("password", "p")]);
@@ -37,7 +37,7 @@ fn world_with_administrators() -> World {
 }
 
 #[tokio::test]
-async fn an_administrator_makes_databases_users_and_entries_and_removes_them_again() {
+async fn administrator_credentials_create_databases_users_and_catalog_entries_and_remove_them() {
     let world = world_with_administrators();
     world.apply_object(&object(glance::KIND, "images", &glance_spec()));
     let engine = engine(&world);
@@ -56,7 +56,7 @@ async fn an_administrator_makes_databases_users_and_entries_and_removes_them_aga
 }
 
 #[tokio::test]
-async fn credentials_of_others_are_used_and_nothing_is_registered() {
+async fn with_user_credentials_only_nothing_is_created_or_registered() {
     let world = world();
     secret(&world, "login", &[("username", "u"), ("password", "p"), ("host", SQL)]);
     let credential = [("application_credential_id", "i"), ("application_credential_secret", "s")];
@@ -96,7 +96,7 @@ async fn an_object_waits_for_the_condition_that_it_depends_on() {
 }
 
 #[tokio::test]
-async fn a_chassis_that_a_person_writes_reaches_its_node() {
+async fn a_chassis_that_a_user_creates_configures_its_node() {
     let world = world();
     world.apply_object(&json!({
         "apiVersion": "v1", "kind": NODE.kind, "metadata": { "name": "node-a", "labels": { "net": "yes" } },

@@ -1,4 +1,4 @@
-//! Faults at every step: whatever goes wrong and whenever, the end is the same.
+//! Faults at every step do not change the final state.
 
 use openstack_operator_engine::engine::{Engine, Key};
 use openstack_operator_services::control_plane;
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use crate::driver::{
     NAMESPACE, assert_same, converge, engine, is_urgent, keys, object, statuses, world, writes,
 };
-use crate::sample::WIDGET;
+use crate::test_services::WIDGET;
 
-/// A cloud with everything that leads to a call of some port, and an object that uses all that it provides.
+/// A cloud that calls every port.
 fn spec() -> Value {
     json!({
         "gatewayRef": { "name": "edge", "namespace": "gateways" },
@@ -32,7 +32,7 @@ async fn created() -> World {
     world
 }
 
-/// Another image, another hostname, no notifications any more, and another database of the other object.
+/// Another image, another hostname, notifications disabled, and another database for the widget.
 async fn change() -> World {
     let world = created().await;
     let mut spec = spec();
@@ -43,20 +43,20 @@ async fn change() -> World {
     world
 }
 
-async fn delete_user() -> World {
+async fn delete_widget() -> World {
     let world = created().await;
     world.delete_object(WIDGET, NAMESPACE, "widget");
     world
 }
 
 async fn delete_cloud() -> World {
-    let world = delete_user().await;
+    let world = delete_widget().await;
     converge(&world, &engine(&world)).await;
     world.delete_object(control_plane::KIND, NAMESPACE, "cloud");
     world
 }
 
-/// One reconcile of an undisturbed run.
+/// One reconcile of a run without faults.
 struct Step {
     before: World,
     after: Value,
@@ -65,7 +65,7 @@ struct Step {
     writes: usize,
 }
 
-/// Every reconcile of an undisturbed run that wrote something, one of each object at rest, and where the run ends.
+/// All reconciles of a run without faults that wrote, one idle reconcile of each object, and the final state.
 async fn record(world: World) -> (Vec<Step>, Value) {
     let engine = engine(&world);
     let mut steps: Vec<Step> = Vec::new();
@@ -88,13 +88,13 @@ async fn record(world: World) -> (Vec<Step>, Value) {
     }
 }
 
-/// Lets a run go on to its end after a fault, and compares the end with that of an undisturbed run.
+/// Converges after a fault, and compares the final state with that of a run without faults.
 async fn compare(world: &World, engine: &Engine, expected: &Value, fault: &str) {
     converge(world, engine).await;
     assert_same(&world.fingerprint(), expected, || format!("{fault}:\n{}", statuses(world, engine)));
 }
 
-/// The same, but a run that comes back to where it was undisturbed need not go on: its end is known.
+/// The same, but stops as soon as the run has caught up with the run without faults.
 async fn compare_soon(world: &World, engine: &Engine, step: &Step, end: &Value, fault: &str) {
     engine.reconcile(&step.key).await;
     if world.fingerprint() != step.after {
@@ -102,14 +102,14 @@ async fn compare_soon(world: &World, engine: &Engine, step: &Step, end: &Value, 
     }
 }
 
-async fn kill_after_every_write(begin: World) {
-    let (steps, end) = record(begin).await;
+async fn kill_after_every_write(start: World) {
+    let (steps, end) = record(start).await;
     for step in &steps {
         for write in 1..=step.writes {
             let world = step.before.fork();
             world.script.crash_after_write(write);
             engine(&world).reconcile(&step.key).await;
-            assert!(world.script.crashed(), "write {write} of {} did not come", step.key);
+            assert!(world.script.crashed(), "write {write} of {} is missing", step.key);
             let fault = format!("killed at {} after {:?}", step.key, writes(&world).last());
             world.cluster.settle();
             world.script.revive();
@@ -118,47 +118,47 @@ async fn kill_after_every_write(begin: World) {
     }
 }
 
-async fn fail_every_call(begin: World) {
-    let (steps, end) = record(begin).await;
+async fn fail_every_call(start: World) {
+    let (steps, end) = record(start).await;
     for step in &steps {
         for call in 1..=step.calls {
             let world = step.before.fork();
             let engine = engine(&world);
             world.script.fail_call(call);
             engine.reconcile(&step.key).await;
-            let fault = format!("at {} failed {:?}", step.key, world.script.log().get(call - 1));
+            let fault = format!("failure at {} in {:?}", step.key, world.script.log().get(call - 1));
             compare_soon(&world, &engine, step, &end, &fault).await;
         }
     }
 }
 
-async fn conflict_on_every_write(begin: World) {
-    let (steps, end) = record(begin).await;
+async fn conflict_on_every_write(start: World) {
+    let (steps, end) = record(start).await;
     for step in &steps {
         for write in 1..=step.writes {
             let world = step.before.fork();
             let engine = engine(&world);
             world.script.conflict_on_write(write);
             engine.reconcile(&step.key).await;
-            let fault = format!("at {} met a conflict in {:?}", step.key, writes(&world).get(write - 1));
+            let fault = format!("conflict at {} in {:?}", step.key, writes(&world).get(write - 1));
             compare_soon(&world, &engine, step, &end, &fault).await;
         }
     }
 }
 
 #[tokio::test]
-async fn an_operator_killed_after_any_write_of_a_creation_comes_to_the_same_end() {
+async fn a_kill_after_any_write_of_a_creation_does_not_change_the_result() {
     kill_after_every_write(create()).await;
 }
 
 #[tokio::test]
-async fn an_operator_killed_after_any_write_of_a_change_comes_to_the_same_end() {
+async fn a_kill_after_any_write_of_a_change_does_not_change_the_result() {
     kill_after_every_write(change().await).await;
 }
 
 #[tokio::test]
-async fn an_operator_killed_after_any_write_of_a_deletion_comes_to_the_same_end() {
-    kill_after_every_write(delete_user().await).await;
+async fn a_kill_after_any_write_of_a_deletion_does_not_change_the_result() {
+    kill_after_every_write(delete_widget().await).await;
     kill_after_every_write(delete_cloud().await).await;
 }
 
@@ -174,20 +174,20 @@ async fn any_call_of_a_change_may_fail_once() {
 
 #[tokio::test]
 async fn any_call_of_a_deletion_may_fail_once() {
-    fail_every_call(delete_user().await).await;
+    fail_every_call(delete_widget().await).await;
     fail_every_call(delete_cloud().await).await;
 }
 
 #[tokio::test]
-async fn any_write_may_meet_another_change() {
+async fn any_write_may_conflict_once() {
     conflict_on_every_write(create()).await;
     conflict_on_every_write(change().await).await;
-    conflict_on_every_write(delete_user().await).await;
+    conflict_on_every_write(delete_widget().await).await;
     conflict_on_every_write(delete_cloud().await).await;
 }
 
 #[tokio::test]
-async fn a_deleted_cloud_leaves_what_its_policy_retains_and_nothing_else() {
+async fn a_deleted_cloud_leaves_only_retained_data() {
     let world = delete_cloud().await;
     converge(&world, &engine(&world)).await;
     let print = world.fingerprint();

@@ -1,4 +1,4 @@
-//! A group of databases is begun by exactly one member, which is told so after the decision is on record.
+//! Exactly one member bootstraps a Galera cluster, and only after the status records the decision.
 
 use openstack_operator_engine::engine::Engine;
 use openstack_operator_model::kind::{POD, SERVICE, STATEFUL_SET};
@@ -11,8 +11,8 @@ use crate::driver::{NAMESPACE, condition, converge, engine, get, is_ready, key, 
 const ORDER: &str = "openstack.k8s.io/galera-bootstrap";
 const EMPTY: &str = r#"{"state":"empty"}"#;
 
-/// A group of three whose pods are yet to come.
-async fn group() -> (World, Engine) {
+/// A Galera cluster of three without pods yet.
+async fn galera_cluster() -> (World, Engine) {
     let world = world();
     world.apply_object(&object(mariadb::KIND, "db", &json!({ "replicas": 3 })));
     world.cluster.hold(STATEFUL_SET, "db");
@@ -30,7 +30,7 @@ fn name(ordinal: usize) -> String {
     format!("db-{ordinal}")
 }
 
-/// A pod as the set makes it, whose setup container has reported.
+/// A pod of the StatefulSet whose setup container has reported.
 fn start(world: &World, ordinal: usize, report: &str) {
     let labels = &get(world, STATEFUL_SET, "db")["spec"]["template"]["metadata"]["labels"];
     world.apply_object(&json!({
@@ -48,7 +48,7 @@ fn set_ready(world: &World, ordinal: usize, ready: &str) {
     world.edit_object(POD, NAMESPACE, &name(ordinal), |pod| pod["status"]["conditions"] = conditions);
 }
 
-/// What each of the pods was told.
+/// Bootstrap orders of all pods.
 fn orders(world: &World) -> Vec<Value> {
     let pods = world.cluster.objects(POD);
     pods.iter().map(|pod| pod["metadata"]["annotations"][ORDER].clone()).collect()
@@ -62,50 +62,50 @@ fn memory(world: &World) -> Value {
     get(world, mariadb::KIND, "db")["status"]["memory"].clone()
 }
 
-fn waits_for(world: &World) -> String {
+fn members_message(world: &World) -> String {
     condition(world, mariadb::KIND, "db", "MembersReady").2
 }
 
 #[tokio::test]
-async fn nobody_begins_before_all_have_reported() {
-    let (world, engine) = group().await;
+async fn no_member_bootstraps_before_all_have_reported() {
+    let (world, engine) = galera_cluster().await;
     start(&world, 0, EMPTY);
     start(&world, 2, EMPTY);
     converge(&world, &engine).await;
     assert_eq!(orders(&world), [Value::Null, Value::Null]);
-    assert_eq!(waits_for(&world), "pod db-1 has not reported what its volume holds");
+    assert_eq!(members_message(&world), "pod db-1 has not reported what its volume holds");
     assert!(!is_ready(&world, mariadb::KIND, "db"));
 }
 
 #[tokio::test]
-async fn one_member_is_told_to_begin_after_that_is_on_record() {
-    let (world, engine) = group().await;
+async fn one_member_gets_the_bootstrap_order_after_it_is_recorded() {
+    let (world, engine) = galera_cluster().await;
     for ordinal in 0..3 {
         start(&world, ordinal, EMPTY);
     }
     engine.reconcile(&key(mariadb::KIND, "db")).await;
     let order = format!("{}/0", uid(&world, 0));
     assert_eq!(memory(&world)["bootstrapOrder"], order);
-    assert_eq!(orders(&world), [Value::Null, Value::Null, Value::Null], "first it is written down");
+    assert_eq!(orders(&world), [Value::Null, Value::Null, Value::Null], "the status records the order first");
     engine.reconcile(&key(mariadb::KIND, "db")).await;
     assert_eq!(orders(&world), [json!(order), Value::Null, Value::Null]);
     world.script.clear_log();
     converge(&world, &engine).await;
-    assert!(!writes(&world).iter().any(|call| call.contains("Pod")), "it is told once");
-    assert_eq!(waits_for(&world), "pod db-0 begins the group");
+    assert!(!writes(&world).iter().any(|call| call.contains("Pod")), "the order is sent once");
+    assert_eq!(members_message(&world), "pod db-0 begins the group");
 }
 
 #[tokio::test]
-async fn an_operator_that_ends_at_any_write_tells_the_same_member() {
+async fn a_restart_after_any_write_orders_the_same_member() {
     for write in 1..=3 {
-        let (world, running) = group().await;
+        let (world, running) = galera_cluster().await;
         for ordinal in 0..3 {
             start(&world, ordinal, EMPTY);
         }
         world.script.crash_after_write(write);
         converge(&world, &running).await;
         if !world.script.crashed() {
-            assert!(write > 2, "deciding and telling are two writes");
+            assert!(write > 2, "decision and order are two writes");
             return;
         }
         world.script.revive();
@@ -115,8 +115,8 @@ async fn an_operator_that_ends_at_any_write_tells_the_same_member() {
 }
 
 #[tokio::test]
-async fn after_a_full_stop_the_newest_data_begins() {
-    let (world, engine) = group().await;
+async fn after_a_full_stop_the_member_with_the_newest_data_bootstraps() {
+    let (world, engine) = galera_cluster().await;
     for (ordinal, sequence) in [5, 9, 7].into_iter().enumerate() {
         start(&world, ordinal, &data(sequence));
     }
@@ -125,8 +125,8 @@ async fn after_a_full_stop_the_newest_data_begins() {
 }
 
 #[tokio::test]
-async fn a_pod_that_took_the_others_place_is_not_told_by_mistake() {
-    let (world, engine) = group().await;
+async fn a_recreated_pod_does_not_get_the_order_of_its_predecessor() {
+    let (world, engine) = galera_cluster().await;
     for ordinal in 0..3 {
         start(&world, ordinal, EMPTY);
     }
@@ -135,13 +135,13 @@ async fn a_pod_that_took_the_others_place_is_not_told_by_mistake() {
     start(&world, 0, &data(3));
     converge(&world, &engine).await;
     let order = format!("{}/0", uid(&world, 0));
-    assert_eq!(memory(&world)["bootstrapOrder"], order, "an order is for one pod, not for its name");
+    assert_eq!(memory(&world)["bootstrapOrder"], order, "an order names the uid of a pod");
     assert_eq!(orders(&world), [json!(order), Value::Null, Value::Null]);
 }
 
-/// A group of three that serves.
+/// A Galera cluster of three that serves.
 async fn serving() -> (World, Engine) {
-    let (world, engine) = group().await;
+    let (world, engine) = galera_cluster().await;
     for ordinal in 0..3 {
         start(&world, ordinal, EMPTY);
         set_ready(&world, ordinal, "True");
@@ -165,12 +165,12 @@ async fn all_writes_go_to_one_member_while_it_serves() {
     assert_eq!(writer(&world), "db-1");
     set_ready(&world, 0, "True");
     converge(&world, &engine).await;
-    assert_eq!(writer(&world), "db-1", "it does not go back and forth");
+    assert_eq!(writer(&world), "db-1", "the writer does not switch back");
     assert_eq!(memory(&world)["formed"], "true");
 }
 
 #[tokio::test]
-async fn a_group_that_has_served_is_never_begun_empty() {
+async fn a_galera_cluster_that_has_served_is_never_bootstrapped_empty() {
     let (world, engine) = serving().await;
     world.cluster.hold(STATEFUL_SET, "db");
     for ordinal in 0..3 {
@@ -179,11 +179,11 @@ async fn a_group_that_has_served_is_never_begun_empty() {
     }
     converge(&world, &engine).await;
     assert_eq!(orders(&world), [Value::Null, Value::Null, Value::Null]);
-    assert!(waits_for(&world).contains("restore it"), "{}", waits_for(&world));
+    assert!(members_message(&world).contains("restore it"), "{}", members_message(&world));
 }
 
 #[tokio::test]
-async fn one_member_alone_needs_no_order() {
+async fn a_single_member_needs_no_order() {
     let world = world();
     world.apply_object(&object(mariadb::KIND, "db", &json!({})));
     let engine = engine(&world);

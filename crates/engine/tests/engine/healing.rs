@@ -1,4 +1,4 @@
-//! Self-healing: what is lost or damaged comes back, and nothing else is touched.
+//! Self-healing: the operator restores lost and damaged objects, and touches nothing else.
 
 use openstack_operator_model::kind::{
     CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, SECRET, SERVICE, STATEFUL_SET,
@@ -14,25 +14,25 @@ use crate::driver::{
 const SQL: &str = "cloud-mariadb.openstack.svc";
 const IDENTITY: &str = "http://cloud-keystone.openstack.svc:5000/v3";
 
-/// A world without what counts how often an object was changed.
+/// The world without generations, which count changes.
 fn fingerprint(world: &World) -> Value {
-    fn uncounted(value: &mut Value) {
+    fn remove_generations(value: &mut Value) {
         match value {
             Value::Object(fields) => {
                 fields.retain(|field, _| field != "generation" && field != "observedGeneration");
-                fields.values_mut().for_each(uncounted);
+                fields.values_mut().for_each(remove_generations);
             }
-            Value::Array(items) => items.iter_mut().for_each(uncounted),
+            Value::Array(items) => items.iter_mut().for_each(remove_generations),
             _ => {}
         }
     }
     let mut print = world.fingerprint();
-    uncounted(&mut print);
+    remove_generations(&mut print);
     print
 }
 
-/// Damages a cloud at rest, lets it heal, and returns what was written for it apart from what was reported.
-async fn heals(damage: impl FnOnce(&World)) -> (World, Vec<String>) {
+/// Damages a converged cloud, lets it heal, and returns all writes except status and events.
+async fn heal(damage: impl FnOnce(&World)) -> (World, Vec<String>) {
     let (world, engine) = cloud().await;
     let whole = fingerprint(&world);
     damage(&world);
@@ -54,8 +54,8 @@ fn edit(kind: Kind, name: &str, pointer: &str, value: Value) -> impl FnOnce(&Wor
     let (name, pointer) = (name.to_owned(), pointer.to_owned());
     move |world| {
         world.edit_object(kind, NAMESPACE, &name, |body| {
-            let field = body.pointer_mut(&pointer).unwrap_or_else(|| panic!("there is no {pointer}"));
-            assert_ne!(*field, value, "this damages nothing");
+            let field = body.pointer_mut(&pointer).unwrap_or_else(|| panic!("{pointer} does not exist"));
+            assert_ne!(*field, value, "this is no damage");
             *field = value;
         });
     }
@@ -69,46 +69,46 @@ fn names(world: &World, kind: Kind) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_child_that_is_lost_comes_back_alone() {
+async fn a_deleted_child_is_recreated_without_other_writes() {
     let (world, _) = cloud().await;
     for kind in [CONFIG_MAP, SERVICE, DEPLOYMENT, JOB] {
         let names = names(&world, kind);
         assert!(!names.is_empty(), "Keystone has no {}", kind.kind);
         for name in names {
-            let (_, written) = heals(lose(kind, &name)).await;
+            let (_, written) = heal(lose(kind, &name)).await;
             assert_eq!(written, [format!("apply {} {name}", kind.kind)]);
         }
     }
-    let (_, written) = heals(lose(STATEFUL_SET, "cloud-mariadb")).await;
+    let (_, written) = heal(lose(STATEFUL_SET, "cloud-mariadb")).await;
     assert_eq!(written, ["apply StatefulSet cloud-mariadb"]);
 }
 
 #[tokio::test]
-async fn what_somebody_changes_is_changed_back() {
+async fn manual_changes_are_reverted() {
     let replicas = edit(DEPLOYMENT, "cloud-keystone", "/spec/replicas", json!(0));
-    assert_eq!(heals(replicas).await.1, ["apply Deployment cloud-keystone"]);
+    assert_eq!(heal(replicas).await.1, ["apply Deployment cloud-keystone"]);
     let selector = edit(SERVICE, "cloud-keystone", "/spec/selector", json!({ "app": "other" }));
-    assert_eq!(heals(selector).await.1, ["apply Service cloud-keystone"]);
+    assert_eq!(heal(selector).await.1, ["apply Service cloud-keystone"]);
     let narrower = |world: &World| {
         world.edit_object(SERVICE, NAMESPACE, "cloud-keystone", |service| {
             service["spec"]["selector"]["app"] = json!("other");
         });
     };
-    assert_eq!(heals(narrower).await.1, ["apply Service cloud-keystone"]);
+    assert_eq!(heal(narrower).await.1, ["apply Service cloud-keystone"]);
     let image = "/spec/template/spec/containers/0/image";
     let image = edit(DEPLOYMENT, "cloud-keystone", image, json!("evil"));
-    assert_eq!(heals(image).await.1, ["apply Deployment cloud-keystone"]);
+    assert_eq!(heal(image).await.1, ["apply Deployment cloud-keystone"]);
     let member_list = edit(CONFIG_MAP, "cloud-mariadb-live", "/data/members", json!("elsewhere"));
-    assert_eq!(heals(member_list).await.1, ["apply ConfigMap cloud-mariadb-live"]);
+    assert_eq!(heal(member_list).await.1, ["apply ConfigMap cloud-mariadb-live"]);
     let label = "/metadata/labels/app.kubernetes.io~1managed-by";
     let label = edit(SERVICE, "cloud-memcached", label, json!("me"));
-    assert_eq!(heals(label).await.1, ["apply Service cloud-memcached"]);
+    assert_eq!(heal(label).await.1, ["apply Service cloud-memcached"]);
     let owner = edit(SERVICE, "cloud-memcached", "/metadata/ownerReferences", json!([]));
-    assert_eq!(heals(owner).await.1, ["apply Service cloud-memcached"]);
+    assert_eq!(heal(owner).await.1, ["apply Service cloud-memcached"]);
 }
 
 #[tokio::test]
-async fn a_route_that_is_lost_comes_back() {
+async fn a_deleted_route_is_recreated() {
     let world = world();
     let spec = json!({ "gatewayRef": { "name": "edge" }, "publicDomain": "example.com" });
     world.apply_object(&object(control_plane::KIND, "cloud", &spec));
@@ -120,7 +120,7 @@ async fn a_route_that_is_lost_comes_back() {
     assert_same(&fingerprint(&world), &whole, || statuses(&world, &engine));
 }
 
-fn rolled_by(world: &World) -> Value {
+fn secrets_hash(world: &World) -> Value {
     let pods = &get(world, DEPLOYMENT, "cloud-keystone")["spec"]["template"]["metadata"]["annotations"];
     pods["openstack.k8s.io/secrets"].clone()
 }
@@ -129,41 +129,41 @@ fn rolled_by(world: &World) -> Value {
 async fn a_lost_database_password_reaches_the_database_and_the_pods() {
     let (before, _) = cloud().await;
     let former = before.sql.state(SQL).users["keystone"].clone();
-    let (world, written) = heals(lose(SECRET, "cloud-keystone-database")).await;
+    let (world, written) = heal(lose(SECRET, "cloud-keystone-database")).await;
     let expected =
         ["apply Secret cloud-keystone-database", "ensure sql keystone", "apply Deployment cloud-keystone"];
     assert_eq!(written, expected);
     assert_ne!(world.sql.state(SQL).users["keystone"], former);
-    assert_ne!(rolled_by(&world), rolled_by(&before));
+    assert_ne!(secrets_hash(&world), secrets_hash(&before));
 }
 
 #[tokio::test]
-async fn a_lost_administrators_password_is_told_to_keystone_by_its_own_command() {
+async fn a_lost_administrator_password_is_set_by_the_bootstrap_job() {
     let (before, _) = cloud().await;
-    let (world, written) = heals(lose(SECRET, "cloud-keystone-admin")).await;
+    let (world, written) = heal(lose(SECRET, "cloud-keystone-admin")).await;
     let expected = [
         "apply Secret cloud-keystone-admin",
         "delete Job cloud-keystone-bootstrap",
         "apply Job cloud-keystone-bootstrap",
     ];
     assert_eq!(written, expected);
-    assert_eq!(rolled_by(&world), rolled_by(&before), "the API does not know the administrator's password");
+    assert_eq!(secrets_hash(&world), secrets_hash(&before), "API pods do not use the administrator password");
     let login = |world: &World| world.identity.administrator(IDENTITY).unwrap().password;
     assert_ne!(login(&world), login(&before));
 }
 
 #[tokio::test]
-async fn a_lost_password_of_the_database_server_is_made_anew() {
+async fn a_lost_root_password_of_the_database_server_is_regenerated() {
     let (before, _) = cloud().await;
-    let (world, written) = heals(lose(SECRET, "cloud-mariadb-root")).await;
+    let (world, written) = heal(lose(SECRET, "cloud-mariadb-root")).await;
     assert_eq!(written, ["apply Secret cloud-mariadb-root", "apply StatefulSet cloud-mariadb"]);
     let login = |world: &World| world.sql.administrator(SQL).unwrap().password;
     assert_ne!(login(&world), login(&before));
 }
 
 #[tokio::test]
-async fn one_value_that_is_lost_leaves_the_others() {
-    let (_, written) = heals(|world| {
+async fn a_lost_value_of_a_secret_is_regenerated_and_the_others_stay() {
+    let (_, written) = heal(|world| {
         world.edit_object(SECRET, NAMESPACE, "cloud-rabbitmq-administrator", |secret| {
             secret["data"].as_object_mut().unwrap().remove("password");
         });
@@ -174,15 +174,15 @@ async fn one_value_that_is_lost_leaves_the_others() {
 }
 
 #[tokio::test]
-async fn lost_keys_are_made_anew_without_new_pods() {
+async fn lost_keys_are_regenerated_without_a_restart() {
     for secret in ["cloud-keystone-fernet", "cloud-keystone-credential"] {
-        let (_, written) = heals(lose(SECRET, secret)).await;
+        let (_, written) = heal(lose(SECRET, secret)).await;
         assert_eq!(written, [format!("apply Secret {secret}")]);
     }
 }
 
 #[tokio::test]
-async fn keys_that_are_left_survive_the_loss_of_others_and_of_all_notes() {
+async fn remaining_keys_survive_the_loss_of_other_keys_and_annotations() {
     let secret = "cloud-keystone-credential";
     let damages: [fn(&mut Value); 4] = [
         |secret| {
@@ -200,7 +200,7 @@ async fn keys_that_are_left_survive_the_loss_of_others_and_of_all_notes() {
         world.edit_object(SECRET, NAMESPACE, secret, damage);
         converge(&world, &engine).await;
         let healed = get(&world, SECRET, secret);
-        assert_eq!(healed["data"]["1"], key, "what is encrypted with it can be read with it alone");
+        assert_eq!(healed["data"]["1"], key, "only this key can decrypt existing credentials");
         assert!(healed["data"]["0"].is_string());
         assert!(is_ready(&world, keystone::KIND, "cloud-keystone"));
         world.script.clear_log();
@@ -210,7 +210,7 @@ async fn keys_that_are_left_survive_the_loss_of_others_and_of_all_notes() {
 }
 
 #[tokio::test]
-async fn a_database_user_or_its_rights_that_are_lost_come_back() {
+async fn a_lost_database_user_and_lost_privileges_are_restored() {
     let damages: [fn(&mut openstack_operator_testkit::SqlState); 3] = [
         |state| state.users.clear(),
         |state| state.grants.clear(),
@@ -219,13 +219,13 @@ async fn a_database_user_or_its_rights_that_are_lost_come_back() {
         },
     ];
     for damage in damages {
-        let (_, written) = heals(|world| world.sql.edit(SQL, damage)).await;
+        let (_, written) = heal(|world| world.sql.edit(SQL, damage)).await;
         assert_eq!(written, ["ensure sql keystone"]);
     }
 }
 
 #[tokio::test]
-async fn a_catalog_that_somebody_changed_is_changed_back() {
+async fn manual_changes_of_the_catalog_are_reverted() {
     let damages: [fn(&mut openstack_operator_testkit::IdentityState); 3] = [
         |state| state.services.clear(),
         |state| {
@@ -237,19 +237,19 @@ async fn a_catalog_that_somebody_changed_is_changed_back() {
         },
     ];
     for damage in damages {
-        let (_, written) = heals(|world| world.identity.edit(IDENTITY, damage)).await;
+        let (_, written) = heal(|world| world.identity.edit(IDENTITY, damage)).await;
         assert_eq!(written, ["ensure identity identity"]);
     }
 }
 
 #[tokio::test]
-async fn a_finalizer_that_is_lost_comes_back() {
-    let (_, written) = heals(edit(mariadb::KIND, "cloud-mariadb", "/metadata/finalizers", json!([]))).await;
+async fn a_removed_finalizer_is_restored() {
+    let (_, written) = heal(edit(mariadb::KIND, "cloud-mariadb", "/metadata/finalizers", json!([]))).await;
     assert_eq!(written, ["patch_metadata MariaDB cloud-mariadb"]);
 }
 
 #[tokio::test]
-async fn a_service_that_somebody_deletes_comes_back_with_its_data() {
+async fn a_deleted_service_is_recreated_with_its_data() {
     let (world, engine) = cloud().await;
     let key = |world: &World| get(world, SECRET, "cloud-keystone-credential")["data"].clone();
     let before = key(&world);
@@ -257,6 +257,6 @@ async fn a_service_that_somebody_deletes_comes_back_with_its_data() {
     assert_eq!(keys(&world, &engine).len(), 5, "it is still being cleaned up");
     converge(&world, &engine).await;
     assert!(is_ready(&world, control_plane::KIND, "cloud"));
-    assert_eq!(key(&world), before, "credentials in a database that stays can be read with these keys alone");
+    assert_eq!(key(&world), before, "only these keys can decrypt the credentials in the retained database");
     assert!(!writes(&world).contains(&"drop_database sql keystone".to_owned()));
 }

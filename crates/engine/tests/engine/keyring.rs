@@ -1,4 +1,4 @@
-//! Keys are rotated by the clock and on request, and pods need not be replaced for it.
+//! Keys rotate on schedule and on request, without a restart of pods.
 
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ fn numbers(ring: &Value) -> Vec<&str> {
     ring.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-fn request(world: &World, word: &str) {
+fn request(world: &World, value: &str) {
     world.edit_object(keystone::KIND, NAMESPACE, "cloud-keystone", |body| {
-        body["metadata"]["annotations"][ROTATE_ANNOTATION] = json!(word);
+        body["metadata"]["annotations"][ROTATE_ANNOTATION] = json!(value);
     });
 }
 
@@ -36,9 +36,9 @@ async fn due(engine: &Engine) -> Option<Duration> {
 }
 
 #[tokio::test]
-async fn keys_are_rotated_when_the_schedule_says_so() {
+async fn keys_rotate_on_schedule() {
     let (world, engine) = cloud().await;
-    // Worlds begin on a Thursday, and the usual schedule is Sunday at midnight.
+    // Worlds start on a Thursday, and the default schedule is Sunday at midnight.
     assert_eq!(due(&engine).await, Some(DAY * 3));
     world.environment.advance(DAY * 2 + MINUTE * (24 * 60 - 1));
     converge(&world, &engine).await;
@@ -51,15 +51,15 @@ async fn keys_are_rotated_when_the_schedule_says_so() {
         let after = ring(&world, secret);
         assert_eq!(numbers(&after), ["0", "1", "2"], "{secret}");
         assert_eq!(after["2"], before["0"], "the staged key signs");
-        assert_eq!(after["1"], before["1"], "what signed before still verifies");
-        assert!(before.as_object().unwrap().values().all(|key| *key != after["0"]), "a new one is staged");
+        assert_eq!(after["1"], before["1"], "the former primary key still verifies");
+        assert!(before.as_object().unwrap().values().all(|key| *key != after["0"]), "a new key is staged");
     }
-    assert_eq!(get(&world, DEPLOYMENT, "cloud-keystone"), pods, "no pod is replaced");
+    assert_eq!(get(&world, DEPLOYMENT, "cloud-keystone"), pods, "no pod restarts");
     assert_eq!(due(&engine).await, Some(DAY * 7));
 }
 
 #[tokio::test]
-async fn stored_credentials_are_encrypted_anew_after_each_rotation() {
+async fn stored_credentials_are_reencrypted_after_each_rotation() {
     let (world, engine) = cloud().await;
     assert!(world.object(JOB, NAMESPACE, "cloud-keystone-credential-migrate").is_none());
     let mut uids = Vec::new();
@@ -75,23 +75,23 @@ async fn stored_credentials_are_encrypted_anew_after_each_rotation() {
         let job = get(&world, JOB, "cloud-keystone-credential-migrate");
         uids.push(job["metadata"]["uid"].clone());
     }
-    assert_ne!(uids[0], uids[1], "each rotation needs it again");
+    assert_ne!(uids[0], uids[1], "each rotation runs the Job again");
 }
 
 #[tokio::test]
-async fn keys_are_kept_while_their_tokens_live_and_dropped_afterwards() {
+async fn keys_are_deleted_only_after_their_tokens_expire() {
     let (world, engine) = cloud().await;
     for _ in 0..3 {
         world.environment.advance(DAY * 7);
         converge(&world, &engine).await;
     }
     assert_eq!(numbers(&ring(&world, "cloud-keystone-fernet")), ["0", "3", "4"]);
-    for word in ["a", "b", "c"] {
+    for value in ["a", "b", "c"] {
         world.environment.advance(MINUTE * 3);
-        request(&world, word);
+        request(&world, value);
         converge(&world, &engine).await;
     }
-    // Tokens of all that signed within the last days are still valid.
+    // Tokens that these keys signed have not expired.
     assert_eq!(numbers(&ring(&world, "cloud-keystone-fernet")), ["0", "3", "4", "5", "6", "7"]);
     world.environment.advance(DAY * 7);
     converge(&world, &engine).await;
@@ -117,7 +117,7 @@ async fn a_request_rotates_once() {
     converge(&world, &engine).await;
     request(&world, "please");
     converge(&world, &engine).await;
-    assert_eq!(numbers(&ring(&world, RINGS[0])), ["0", "1", "2"], "the same word is the same request");
+    assert_eq!(numbers(&ring(&world, RINGS[0])), ["0", "1", "2"], "the same value is the same request");
 }
 
 #[tokio::test]

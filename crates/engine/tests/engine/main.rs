@@ -1,7 +1,8 @@
-//! The engine over a fake world: every service there is, and faults at every step.
+//! The engine against fakes: all services, and faults at every step.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops where it fails")]
 
+mod blocked;
 mod cloud;
 mod degraded;
 mod deletion;
@@ -9,15 +10,14 @@ mod driver;
 mod events;
 mod existing;
 mod faults;
+mod full_cloud;
 mod galera;
 mod healing;
+mod idle;
 mod keyring;
 mod nodes;
 mod raft;
-mod rest;
-mod sample;
 mod status;
 mod taints;
-mod trouble;
+mod test_services;
 mod upgrade;
-mod whole;

@@ -1,4 +1,4 @@
-//! Nodes: who has registered for them, and how they leave.
+//! Nodes: registration of their agents, and departure.
 
 use openstack_operator_engine::engine::Engine;
 use openstack_operator_model::kind::{CONFIG_MAP, DAEMON_SET, Kind, NODE, POD, SERVICE};
@@ -6,7 +6,7 @@ use openstack_operator_services::{chassis, compute, control_plane, neutron, ovn}
 use openstack_operator_testkit::{AgentEntry, World};
 use serde_json::{Value, json};
 
-use crate::driver::{NAMESPACE, condition, converge, engine, get, is_ready, whole_object, world, writes};
+use crate::driver::{NAMESPACE, condition, converge, engine, full_object, get, is_ready, world, writes};
 
 pub(crate) const HYPERVISORS: &str = "http://cloud-nova.openstack.svc:8774/v2.1";
 const LABEL: &str = "node-role.kubernetes.io/hypervisor";
@@ -18,18 +18,18 @@ pub(crate) fn add_node(world: &World, name: &str) {
     set_node_ready(world, name, "True");
 }
 
-/// What the node controller says of a node.
+/// Sets the Ready condition of a node.
 pub(crate) fn set_node_ready(world: &World, name: &str, ready: &str) {
     world.set_status(NODE, "", name, json!({ "conditions": [{ "type": "Ready", "status": ready }] }));
 }
 
-fn set_chosen(world: &World, name: &str, chosen: bool) {
+fn set_selected(world: &World, name: &str, selected: bool) {
     world.edit_object(NODE, "", name, |node| {
-        node["metadata"]["labels"] = if chosen { json!({ LABEL: "" }) } else { json!({}) };
+        node["metadata"]["labels"] = if selected { json!({ LABEL: "" }) } else { json!({}) };
     });
 }
 
-/// Where the switches of the cloud's network register.
+/// Registry of the chassis: the southbound database.
 pub(crate) fn southbound(world: &World) -> String {
     let address = get(world, SERVICE, "cloud-ovn-sb-0")["spec"]["clusterIP"].as_str().unwrap().to_owned();
     format!("tcp:{address}:6642")
@@ -47,9 +47,10 @@ pub(crate) fn hypervisor(world: &World, node: &str) -> Option<AgentEntry> {
     world.agents.state(HYPERVISORS).agents.get(node).cloned()
 }
 
-pub(crate) fn hold(world: &World, registry: &str, node: &str, what: &[&str]) {
+pub(crate) fn hold(world: &World, registry: &str, node: &str, holdings: &[&str]) {
     world.agents.edit(registry, |state| {
-        state.agents.get_mut(node).unwrap().holds = what.iter().map(|&what| what.to_owned()).collect();
+        state.agents.get_mut(node).unwrap().holds =
+            holdings.iter().map(|&holding| holding.to_owned()).collect();
     });
 }
 
@@ -67,7 +68,7 @@ pub(crate) async fn cloud_on(nodes: &[&str]) -> (World, Engine) {
     for node in nodes {
         add_node(&world, node);
     }
-    world.apply_object(&whole_object(control_plane::KIND, "cloud", &json!({})));
+    world.apply_object(&full_object(control_plane::KIND, "cloud", &json!({})));
     let running = engine(&world);
     converge(&world, &running).await;
     for node in nodes {
@@ -79,10 +80,10 @@ pub(crate) async fn cloud_on(nodes: &[&str]) -> (World, Engine) {
 }
 
 #[tokio::test]
-async fn a_cloud_is_ready_when_its_nodes_have_registered_and_says_how_many() {
+async fn a_cloud_is_ready_when_its_nodes_are_registered_and_reports_their_number() {
     let world = world();
     add_node(&world, "node-a");
-    world.apply_object(&whole_object(control_plane::KIND, "cloud", &json!({})));
+    world.apply_object(&full_object(control_plane::KIND, "cloud", &json!({})));
     let running = engine(&world);
     converge(&world, &running).await;
     assert!(!is_ready(&world, control_plane::KIND, "cloud"));
@@ -109,7 +110,7 @@ async fn a_cloud_is_ready_when_its_nodes_have_registered_and_says_how_many() {
 }
 
 #[tokio::test]
-async fn what_pods_find_out_about_a_node_is_told() {
+async fn the_status_reports_what_setup_containers_find_on_a_node() {
     let (world, running) = cloud_on(&["node-a"]).await;
     let set = get(&world, DAEMON_SET, "cloud-compute-libvirt");
     let container = |name: &str, message: &str| {
@@ -141,30 +142,30 @@ async fn what_pods_find_out_about_a_node_is_told() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_down_is_named() {
+async fn a_node_whose_agent_is_down_is_named() {
     let (world, running) = cloud_on(&["node-a", "node-b"]).await;
     world.agents.edit(HYPERVISORS, |state| state.agents.get_mut("node-b").unwrap().up = false);
     converge(&world, &running).await;
     assert_eq!(condition(&world, compute::KIND, "cloud-compute", "NodesReady").2, "node node-b is down");
     assert_eq!(condition(&world, compute::KIND, "cloud-compute", "Available").0, "True");
-    assert!(!is_ready(&world, compute::KIND, "cloud-compute"), "the node itself is well");
+    assert!(!is_ready(&world, compute::KIND, "cloud-compute"), "the node itself is Ready");
     assert_eq!(condition(&world, compute::KIND, "cloud-compute", "Degraded").0, "False");
 }
 
 #[tokio::test]
-async fn a_node_that_is_chosen_no_more_leaves_step_by_step() {
+async fn a_deselected_node_leaves_step_by_step() {
     let (world, running) = cloud_on(&["node-a", "node-b"]).await;
     let southbound = southbound(&world);
-    hold(&world, HYPERVISORS, "node-b", &["server (1)"]);
+    hold(&world, HYPERVISORS, "node-b", &["instance (1)"]);
     hold(&world, &southbound, "node-b", &["port 1"]);
     let others = get(&world, DAEMON_SET, "cloud-compute-libvirt")["metadata"]["generation"].clone();
-    set_chosen(&world, "node-b", false);
+    set_selected(&world, "node-b", false);
     converge(&world, &running).await;
 
-    // It gets no more work, and keeps all that its servers need.
-    assert!(!hypervisor(&world, "node-b").unwrap().admitted);
-    assert!(hypervisor(&world, "node-a").unwrap().admitted);
-    let row = json!({ "name": "node-b", "state": "Leaving", "holds": ["server (1)"] });
+    // Scheduling is disabled, and the pods that its instances need stay.
+    assert!(!hypervisor(&world, "node-b").unwrap().enabled);
+    assert!(hypervisor(&world, "node-a").unwrap().enabled);
+    let row = json!({ "name": "node-b", "state": "Leaving", "holds": ["instance (1)"] });
     assert_eq!(rows(&world, compute::KIND, "cloud-compute")[1], row);
     for set in [
         "cloud-compute-libvirt",
@@ -179,9 +180,9 @@ async fn a_node_that_is_chosen_no_more_leaves_step_by_step() {
     assert!(exists(&world, chassis::KIND, "cloud-ovn-node-b"));
     assert!(is_ready(&world, control_plane::KIND, "cloud"), "nothing is missing");
     let generation = &get(&world, DAEMON_SET, "cloud-compute-libvirt")["metadata"]["generation"];
-    assert_eq!(*generation, others, "pods of other nodes are not replaced");
+    assert_eq!(*generation, others, "pods of other nodes do not restart");
 
-    // It holds nothing any more: its pods end, and while one is left so is its record.
+    // It hosts nothing: its pods are deleted, and its record stays until the last one is gone.
     hold(&world, HYPERVISORS, "node-b", &[]);
     let set = get(&world, DAEMON_SET, "cloud-compute-nova-compute");
     world.apply_object(&json!({
@@ -200,7 +201,7 @@ async fn a_node_that_is_chosen_no_more_leaves_step_by_step() {
     }));
     converge(&world, &running).await;
     assert!(!exists(&world, DAEMON_SET, "cloud-compute-libvirt-leaving"));
-    assert!(exists(&world, DAEMON_SET, "cloud-ovn-ovs-vswitchd-leaving"), "a port is still there");
+    assert!(exists(&world, DAEMON_SET, "cloud-ovn-ovs-vswitchd-leaving"), "a port is still bound");
     assert_eq!(rows(&world, compute::KIND, "cloud-compute")[1]["state"], "Left");
     assert!(hypervisor(&world, "node-b").is_some());
 
@@ -217,10 +218,10 @@ async fn a_node_that_is_chosen_no_more_leaves_step_by_step() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_down_keeps_no_other_from_leaving() {
+async fn a_node_that_is_down_does_not_block_the_departure_of_another() {
     let (world, running) = cloud_on(&["node-a", "node-b"]).await;
     world.agents.edit(HYPERVISORS, |state| state.agents.get_mut("node-a").unwrap().up = false);
-    set_chosen(&world, "node-b", false);
+    set_selected(&world, "node-b", false);
     converge(&world, &running).await;
     assert_eq!(hypervisor(&world, "node-b"), None);
     assert!(!exists(&world, DAEMON_SET, "cloud-compute-libvirt-leaving"));
@@ -228,24 +229,24 @@ async fn a_node_that_is_down_keeps_no_other_from_leaving() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_chosen_again_gets_work_again() {
+async fn a_node_that_is_selected_again_is_enabled_again() {
     let (world, running) = cloud_on(&["node-a", "node-b"]).await;
-    hold(&world, HYPERVISORS, "node-b", &["server (1)"]);
-    set_chosen(&world, "node-b", false);
+    hold(&world, HYPERVISORS, "node-b", &["instance (1)"]);
+    set_selected(&world, "node-b", false);
     converge(&world, &running).await;
-    assert!(!hypervisor(&world, "node-b").unwrap().admitted);
-    set_chosen(&world, "node-b", true);
+    assert!(!hypervisor(&world, "node-b").unwrap().enabled);
+    set_selected(&world, "node-b", true);
     converge(&world, &running).await;
-    assert!(hypervisor(&world, "node-b").unwrap().admitted);
+    assert!(hypervisor(&world, "node-b").unwrap().enabled);
     assert_eq!(rows(&world, compute::KIND, "cloud-compute")[1]["state"], "Up");
     assert!(!exists(&world, DAEMON_SET, "cloud-compute-libvirt-leaving"));
 }
 
 #[tokio::test]
-async fn a_registry_that_does_not_answer_forgets_no_node() {
+async fn an_unreachable_registry_does_not_drop_nodes() {
     let (world, running) = cloud_on(&["node-a", "node-b"]).await;
-    hold(&world, HYPERVISORS, "node-b", &["server (1)"]);
-    set_chosen(&world, "node-b", false);
+    hold(&world, HYPERVISORS, "node-b", &["instance (1)"]);
+    set_selected(&world, "node-b", false);
     converge(&world, &running).await;
     world.agents.set_down(true);
     for _ in 0..3 {
@@ -259,11 +260,11 @@ async fn a_registry_that_does_not_answer_forgets_no_node() {
 }
 
 #[tokio::test]
-async fn a_node_that_changes_hands_is_not_emptied() {
+async fn a_node_that_another_object_selects_is_not_drained() {
     let (world, running) = cloud_on(&["node-a", "node-b"]).await;
     let mut spec = get(&world, compute::KIND, "cloud-compute")["spec"].clone();
     spec["nodeSelector"] = json!({ "kind": "large" });
-    world.apply_object(&whole_object(compute::KIND, "large", &spec));
+    world.apply_object(&full_object(compute::KIND, "large", &spec));
     world.edit_object(NODE, "", "node-b", |node| node["metadata"]["labels"] = json!({ "kind": "large" }));
     let key = crate::driver::key(compute::KIND, "large");
     for _ in 0..3 {
@@ -272,12 +273,12 @@ async fn a_node_that_changes_hands_is_not_emptied() {
     }
     assert_eq!(rows(&world, compute::KIND, "large"), json!([{ "name": "node-b", "state": "Up" }]));
     converge(&world, &running).await;
-    assert!(hypervisor(&world, "node-b").unwrap().admitted);
+    assert!(hypervisor(&world, "node-b").unwrap().enabled);
     assert!(!exists(&world, DAEMON_SET, "cloud-compute-libvirt-leaving"));
 }
 
 #[tokio::test]
-async fn some_nodes_may_be_told_other_settings() {
+async fn overrides_change_settings_of_selected_nodes() {
     let world = world();
     add_node(&world, "node-a");
     add_node(&world, "node-b");
@@ -287,7 +288,7 @@ async fn some_nodes_may_be_told_other_settings() {
         "bridgeMappings": mapping("br-ex"),
         "overrides": [{ "nodeSelector": { "rack": "two" }, "bridgeMappings": mapping("br-two") }],
     } });
-    world.apply_object(&whole_object(control_plane::KIND, "cloud", &spec));
+    world.apply_object(&full_object(control_plane::KIND, "cloud", &spec));
     converge(&world, &engine(&world)).await;
     let maps = world.cluster.objects(CONFIG_MAP);
     let files = maps.iter().find(|map| map["data"]["nodes"].is_string()).unwrap();
@@ -302,20 +303,20 @@ async fn some_nodes_may_be_told_other_settings() {
 }
 
 #[tokio::test]
-async fn a_cloud_without_ovn_knows_its_nodes_by_the_agents_of_its_networks() {
+async fn a_cloud_without_ovn_tracks_its_nodes_by_neutron_agents() {
     const NETWORKS: &str = "http://cloud-neutron.openstack.svc:9696";
     let world = world();
     for node in ["node-a", "node-b"] {
         add_node(&world, node);
     }
-    world.apply_object(&whole_object(control_plane::KIND, "cloud", &json!({ "networkBackend": "ovs" })));
+    world.apply_object(&full_object(control_plane::KIND, "cloud", &json!({ "networkBackend": "ovs" })));
     let running = engine(&world);
     converge(&world, &running).await;
     assert!(!exists(&world, ovn::KIND, "cloud-ovn"));
-    let said = condition(&world, neutron::KIND, "cloud-neutron", "NodesReady").2;
-    assert_eq!(said, "nodes node-a, node-b are not registered");
+    let message = condition(&world, neutron::KIND, "cloud-neutron", "NodesReady").2;
+    assert_eq!(message, "nodes node-a, node-b are not registered");
     for (registry, node) in
-        [HYPERVISORS, NETWORKS].into_iter().flat_map(|one| [(one, "node-a"), (one, "node-b")])
+        [HYPERVISORS, NETWORKS].into_iter().flat_map(|url| [(url, "node-a"), (url, "node-b")])
     {
         world.agents.edit(registry, |state| {
             state.agents.insert(node.to_owned(), AgentEntry::new());
@@ -325,7 +326,7 @@ async fn a_cloud_without_ovn_knows_its_nodes_by_the_agents_of_its_networks() {
     assert!(is_ready(&world, control_plane::KIND, "cloud"));
 
     hold(&world, NETWORKS, "node-b", &["router 1"]);
-    set_chosen(&world, "node-b", false);
+    set_selected(&world, "node-b", false);
     converge(&world, &running).await;
     let row = json!({ "name": "node-b", "state": "Leaving", "holds": ["router 1"] });
     assert_eq!(rows(&world, neutron::KIND, "cloud-neutron")[1], row);

@@ -1,4 +1,4 @@
-//! A group of network databases that is to be smaller keeps a pod until its member has left.
+//! A Raft cluster that scales down keeps a pod until its member has left.
 
 use openstack_operator_model::kind::{POD, SERVICE, STATEFUL_SET};
 use openstack_operator_services::ovn;
@@ -13,7 +13,7 @@ fn wanted(members: usize) -> Value {
     object(ovn::KIND, "net", &json!({ "northbound": { "replicas": members } }))
 }
 
-/// A pod as the set makes it, whose member serves.
+/// A pod of the StatefulSet whose member serves.
 fn start(world: &World, name: &str) {
     let labels = &get(world, STATEFUL_SET, "net-nb")["spec"]["template"]["metadata"]["labels"];
     world.apply_object(&json!({
@@ -22,7 +22,7 @@ fn start(world: &World, name: &str) {
     world.set_status(POD, NAMESPACE, name, json!({ "conditions": [{ "type": "Ready", "status": "True" }] }));
 }
 
-/// What the kubelet shows once a member has obeyed.
+/// Pod status after its member has left.
 fn leave(world: &World, name: &str) {
     let ended = json!({ "exitCode": 0, "reason": "Completed", "message": "{\"state\":\"left\"}\n" });
     let server = json!([{ "name": "server", "image": "", "imageID": "", "ready": false, "restartCount": 1,
@@ -39,7 +39,7 @@ fn order(world: &World, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn members_leave_before_their_pods_go() {
+async fn members_leave_before_their_pods_are_deleted() {
     let world = world();
     let engine = engine(&world);
     world.apply_object(&wanted(3));
@@ -52,7 +52,7 @@ async fn members_leave_before_their_pods_go() {
     converge(&world, &engine).await;
     assert_eq!(pods(&world), 3);
     assert!(order(&world, "net-nb-2").starts_with("leave/"), "{}", order(&world, "net-nb-2"));
-    assert_eq!(order(&world, "net-nb-1"), "", "one after the other");
+    assert_eq!(order(&world, "net-nb-1"), "", "members leave one at a time");
     let message = condition(&world, ovn::KIND, "net", "MembersReady").2;
     assert_eq!(message, "pod net-nb-2 is leaving the group of the northbound database");
     for (name, left) in [("net-nb-2", 2), ("net-nb-1", 1)] {
@@ -64,6 +64,6 @@ async fn members_leave_before_their_pods_go() {
     }
     assert_eq!(order(&world, "net-nb-0"), "");
     assert_eq!(condition(&world, ovn::KIND, "net", "MembersReady").0, "True");
-    assert!(world.object(SERVICE, NAMESPACE, "net-nb-1").is_none(), "nobody is led to it");
+    assert!(world.object(SERVICE, NAMESPACE, "net-nb-1").is_none(), "clients do not connect to it");
     assert!(world.object(SERVICE, NAMESPACE, "net-nb-0").is_some());
 }

@@ -1,4 +1,4 @@
-//! What an object says of itself: written once, last, only when it differs, and in words that stay.
+//! Status: written once per reconcile, last, only if it differs, and with stable messages.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 use crate::driver::{
     NAMESPACE, cloud, condition, converge, engine, is_urgent, keys, new_cloud, object, world, writes,
 };
-use crate::sample::{BOMB, WIDGET};
+use crate::test_services::{BOMB, WIDGET};
 
-/// Texts that differ from run to run: uids, times, and what was generated.
-const FLEETING: [&str; 3] = ["00000000-0000-4000-8000-", "2026-", "Zq0"];
+/// Values that differ from run to run: uids, times, passwords.
+const UNSTABLE: [&str; 3] = ["00000000-0000-4000-8000-", "2026-", "Zq0"];
 
-/// Looks at one reconcile after the other, and at what each object says after each.
-async fn watch(world: &World, engine: &Engine) {
+/// Converges, and checks writes and status after each reconcile.
+async fn converge_checked(world: &World, engine: &Engine) {
     for _ in 0..40 {
         let mut busy = false;
-        // What failed is tried again after a while.
+        // Failed Jobs are retried after a while.
         world.environment.advance(Duration::from_mins(1));
         for key in keys(world, engine) {
             world.script.clear_log();
@@ -45,50 +45,50 @@ async fn watch(world: &World, engine: &Engine) {
             return;
         }
     }
-    panic!("no rest");
+    panic!("not converged");
 }
 
 fn check(key: &str, status: &Value) {
     let mut types = BTreeSet::new();
     for condition in status["conditions"].as_array().into_iter().flatten() {
         let text = |field: &str| condition[field].as_str().unwrap_or_else(|| panic!("{key}: {condition}"));
-        assert!(types.insert(text("type")), "{key} says {} twice: {status:#}", text("type"));
-        let fleeting = FLEETING.iter().any(|part| text("message").contains(part));
-        assert!(!fleeting, "{key}: {}", text("message"));
-        assert!(!text("reason").is_empty(), "the API server wants a reason: {condition}");
+        assert!(types.insert(text("type")), "{key} has condition {} twice: {status:#}", text("type"));
+        let unstable = UNSTABLE.iter().any(|part| text("message").contains(part));
+        assert!(!unstable, "{key}: {}", text("message"));
+        assert!(!text("reason").is_empty(), "the API server requires a reason: {condition}");
         assert!(text("message").len() <= 32768);
     }
     for row in status["services"].as_array().into_iter().flatten() {
         let waiting = row["waitingFor"].as_str().unwrap_or_default();
-        assert!(!FLEETING.iter().any(|part| waiting.contains(part)), "{key}: {waiting}");
+        assert!(!UNSTABLE.iter().any(|part| waiting.contains(part)), "{key}: {waiting}");
     }
 }
 
 #[tokio::test]
-async fn every_report_of_a_clouds_life_is_one_write_and_the_last() {
+async fn every_reconcile_writes_the_status_at_most_once_and_last() {
     let world = new_cloud();
     let engine = engine(&world);
     world.apply_object(&object(WIDGET, "widget", &json!({})));
     world.apply_object(&object(BOMB, "bomb", &json!({})));
     world.cluster.fail_job("cloud-keystone-db-sync");
-    watch(&world, &engine).await;
+    converge_checked(&world, &engine).await;
     world.apply_object(&object(
         control_plane::KIND,
         "cloud",
         &json!({ "images": { "tag": "next" }, "keystone": { "notifications": { "enabled": true } } }),
     ));
     world.apply_object(&object(WIDGET, "widget", &json!({ "database": "gadget" })));
-    watch(&world, &engine).await;
+    converge_checked(&world, &engine).await;
     world.delete_object(STATEFUL_SET, NAMESPACE, "cloud-mariadb");
     world.delete_object(DEPLOYMENT, NAMESPACE, "cloud-keystone");
-    watch(&world, &engine).await;
+    converge_checked(&world, &engine).await;
     world.delete_object(WIDGET, NAMESPACE, "widget");
     world.delete_object(control_plane::KIND, NAMESPACE, "cloud");
-    watch(&world, &engine).await;
+    converge_checked(&world, &engine).await;
 }
 
 #[tokio::test]
-async fn a_failed_call_is_said_of_the_part_that_it_belongs_to() {
+async fn a_failed_call_is_reported_by_the_condition_of_its_step() {
     for (down, part) in [(0, "DatabaseReady"), (1, "MessagingReady"), (2, "Registered")] {
         let (world, engine) = cloud().await;
         world.apply_object(&object(WIDGET, "widget", &json!({})));
@@ -111,11 +111,11 @@ async fn a_failed_call_is_said_of_the_part_that_it_belongs_to() {
 }
 
 #[tokio::test]
-async fn a_refused_apply_is_said_of_its_phase_and_forgets_nothing() {
+async fn a_rejected_apply_is_reported_by_its_phase_and_keeps_other_conditions() {
     let (world, engine) = cloud().await;
-    // A selector that cannot change makes the API server refuse what we want.
+    // The API server rejects a change of the selector.
     world.edit_object(DEPLOYMENT, NAMESPACE, "cloud-keystone", |deployment| {
-        deployment["spec"]["selector"] = json!({ "matchLabels": { "somebody": "else" } });
+        deployment["spec"]["selector"] = json!({ "matchLabels": { "another": "selector" } });
     });
     for key in keys(&world, &engine) {
         engine.reconcile(&key).await;
@@ -134,7 +134,7 @@ fn announced(world: &World, name: &str) -> Vec<&'static str> {
 }
 
 #[tokio::test]
-async fn events_tell_transitions_and_nothing_else() {
+async fn events_report_only_transitions() {
     let world = new_cloud();
     let engine = engine(&world);
     converge(&world, &engine).await;
@@ -155,7 +155,7 @@ async fn events_tell_transitions_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn getting_stuck_is_told_once_for_each_reason() {
+async fn a_stalled_event_is_published_once_per_message() {
     let world = world();
     world.apply_object(&object(BOMB, "bomb", &json!({})));
     let engine = engine(&world);
@@ -163,7 +163,7 @@ async fn getting_stuck_is_told_once_for_each_reason() {
         converge(&world, &engine).await;
         world.apply_object(&object(BOMB, "bomb", &json!({ "size": size })));
     }
-    assert_eq!(announced(&world, "bomb"), ["Stalled"], "another spec with the same trouble is no news");
+    assert_eq!(announced(&world, "bomb"), ["Stalled"], "the same message is not published again");
     let event = world.cluster.announcements().pop().unwrap().event;
     assert!(event.warning && event.note.contains("the fuse was too short"), "{event:?}");
 }
@@ -181,7 +181,7 @@ async fn a_transition_keeps_its_time_until_the_next() {
     world.environment.advance(Duration::from_millis(61_500));
     world.delete_object(DEPLOYMENT, NAMESPACE, "cloud-keystone");
     converge(&world, &engine).await;
-    assert_eq!(since(&world, "DatabaseReady"), before, "the database was there all the time");
+    assert_eq!(since(&world, "DatabaseReady"), before, "the database was ready all the time");
     assert_eq!(since(&world, "Ready"), "2026-01-01T00:01:01Z", "in whole seconds");
     assert_eq!(since(&world, "Available"), "2026-01-01T00:01:01Z");
 }

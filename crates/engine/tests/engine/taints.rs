@@ -5,7 +5,7 @@ use openstack_operator_services::{chassis, compute, control_plane};
 use openstack_operator_testkit::World;
 use serde_json::{Value, json};
 
-use crate::driver::{NAMESPACE, condition, converge, engine, get, is_ready, whole_object, world};
+use crate::driver::{NAMESPACE, condition, converge, engine, full_object, get, is_ready, world};
 use crate::nodes::{HYPERVISORS, add_node, cloud_on, exists, hold, hypervisor, register, rows};
 
 pub(crate) fn set_taint(world: &World, name: &str, key: &str, effects: &[&str]) {
@@ -34,12 +34,12 @@ fn add_agent_pod(world: &World, name: &str, component: &str, node: &str) {
 }
 
 #[tokio::test]
-async fn a_node_with_a_taint_that_nobody_tolerates_is_not_waited_for() {
+async fn a_node_with_an_untolerated_taint_is_not_selected() {
     let world = world();
     add_node(&world, "node-a");
     add_node(&world, "control");
     set_taint(&world, "control", "node-role.kubernetes.io/control-plane", &["NoSchedule"]);
-    world.apply_object(&whole_object(control_plane::KIND, "cloud", &json!({})));
+    world.apply_object(&full_object(control_plane::KIND, "cloud", &json!({})));
     let running = engine(&world);
     converge(&world, &running).await;
     register(&world, "node-a");
@@ -48,42 +48,42 @@ async fn a_node_with_a_taint_that_nobody_tolerates_is_not_waited_for() {
     assert_eq!(rows(&world, compute::KIND, "cloud-compute"), json!([{ "name": "node-a", "state": "Up" }]));
     assert!(!exists(&world, chassis::KIND, "cloud-ovn-control"));
 
-    // Tolerated, it is one of them.
+    // With a toleration the node is selected.
     let tolerations = json!([{ "key": "node-role.kubernetes.io/control-plane", "operator": "Exists" }]);
     let spec = json!({ "compute": { "tolerations": tolerations } });
-    world.apply_object(&whole_object(control_plane::KIND, "cloud", &spec));
+    world.apply_object(&full_object(control_plane::KIND, "cloud", &spec));
     converge(&world, &running).await;
-    let said = condition(&world, compute::KIND, "cloud-compute", "NodesReady").2;
-    assert_eq!(said, "node control is not registered");
+    let message = condition(&world, compute::KIND, "cloud-compute", "NodesReady").2;
+    assert_eq!(message, "node control is not registered");
 }
 
 #[tokio::test]
-async fn a_node_that_gets_a_taint_leaves_like_one_that_loses_its_label() {
+async fn a_tainted_node_leaves_like_a_deselected_one() {
     let (world, running) = cloud_on(&["node-a", "node-b"]).await;
-    hold(&world, HYPERVISORS, "node-b", &["server (1)"]);
+    hold(&world, HYPERVISORS, "node-b", &["instance (1)"]);
     for node in ["node-a", "node-b"] {
         add_agent_pod(&world, &format!("libvirt-{node}"), "libvirt", node);
     }
     set_taint(&world, "node-b", "maintenance", &["NoSchedule"]);
     converge(&world, &running).await;
-    assert!(!hypervisor(&world, "node-b").unwrap().admitted);
-    let row = json!({ "name": "node-b", "state": "Leaving", "holds": ["server (1)"] });
+    assert!(!hypervisor(&world, "node-b").unwrap().enabled);
+    let row = json!({ "name": "node-b", "state": "Leaving", "holds": ["instance (1)"] });
     assert_eq!(rows(&world, compute::KIND, "cloud-compute")[1], row);
     let leaving = get(&world, DAEMON_SET, "cloud-compute-libvirt-leaving");
-    assert_eq!(leaving["status"]["numberReady"], 1, "pods for what it holds tolerate the taint");
-    assert!(!exists(&world, POD, "libvirt-node-b"), "the set would let it run beside the one that is kept");
+    assert_eq!(leaving["status"]["numberReady"], 1, "pods of the leaving workload tolerate the taint");
+    assert!(!exists(&world, POD, "libvirt-node-b"), "it must not run beside the pod of the leaving workload");
     assert!(exists(&world, POD, "libvirt-node-a"));
     assert!(is_ready(&world, control_plane::KIND, "cloud"), "nothing is missing");
 
-    // Without the taint it is chosen again.
+    // Without the taint the node is selected again.
     add_agent_pod(&world, "kept", "libvirt-leaving", "node-b");
     set_taint(&world, "node-b", "maintenance", &[]);
     converge(&world, &running).await;
-    assert!(hypervisor(&world, "node-b").unwrap().admitted);
+    assert!(hypervisor(&world, "node-b").unwrap().enabled);
     assert!(!exists(&world, DAEMON_SET, "cloud-compute-libvirt-leaving"));
 
     set_taint(&world, "node-b", "maintenance", &["NoExecute"]);
     hold(&world, HYPERVISORS, "node-b", &[]);
     converge(&world, &running).await;
-    assert!(hypervisor(&world, "node-b").is_none(), "it holds nothing, so that its record goes");
+    assert!(hypervisor(&world, "node-b").is_none(), "it hosts nothing, so its record is removed");
 }

@@ -1,4 +1,4 @@
-//! Another image: data formats are widened before the rollout and narrowed after it.
+//! Upgrades: the database schema expands before the rollout and contracts after it.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn job(world: &World, name: &str) -> Option<Value> {
 }
 
 fn job_image(world: &World, name: &str) -> Value {
-    let job = job(world, name).unwrap_or_else(|| panic!("there is no Job {name}"));
+    let job = job(world, name).unwrap_or_else(|| panic!("Job {name} does not exist"));
     job["spec"]["template"]["spec"]["containers"][0]["image"].clone()
 }
 
@@ -44,7 +44,7 @@ fn ready_message(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn a_first_start_installs_and_migrates_nothing() {
+async fn a_first_start_installs_without_migrations() {
     let world = new_cloud();
     converge(&world, &engine(&world)).await;
     let written = writes(&world);
@@ -54,7 +54,7 @@ async fn a_first_start_installs_and_migrates_nothing() {
     assert!(position("ensure sql keystone") < position("apply Job cloud-keystone-db-sync"));
     assert!(position("apply Job cloud-keystone-db-sync") < position("apply Deployment cloud-keystone"));
     let installed = position("delete Job cloud-keystone-db-sync");
-    assert!(position("ensure identity identity") < installed, "the record of the install comes last");
+    assert!(position("ensure identity identity") < installed, "the install is recorded last");
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn a_workload_waits_for_its_install() {
 }
 
 #[tokio::test]
-async fn another_image_widens_then_rolls_then_narrows() {
+async fn a_new_image_expands_migrates_rolls_out_and_contracts() {
     let (world, engine) = cloud().await;
     let (old, new) = (format!("{REPOSITORY}:2025.1-ubuntu-noble"), format!("{REPOSITORY}:next"));
     for name in ["db-expand", "db-migrate", "db-contract"] {
@@ -85,25 +85,25 @@ async fn another_image_widens_then_rolls_then_narrows() {
 
     converge(&world, &engine).await;
     assert_eq!(job_image(&world, "db-expand"), new);
-    assert_eq!(job(&world, "db-migrate"), None, "formats are widened first");
+    assert_eq!(job(&world, "db-migrate"), None, "the schema expands first");
     assert_eq!(running_image(&world), old);
 
     world.cluster.release(JOB, "cloud-keystone-db-expand");
     converge(&world, &engine).await;
     assert_eq!(job_image(&world, "db-migrate"), new);
-    assert_eq!(running_image(&world), old, "old pods serve while data is moved");
+    assert_eq!(running_image(&world), old, "old pods serve during the migration");
     assert_eq!(condition(&world, keystone::KIND, "cloud-keystone", "Available").0, "True");
 
     world.cluster.release(JOB, "cloud-keystone-db-migrate");
     converge(&world, &engine).await;
     assert_eq!(running_image(&world), new);
-    assert_eq!(job(&world, "db-contract"), None, "old pods still read the old formats");
+    assert_eq!(job(&world, "db-contract"), None, "old pods still use the old schema");
     assert_eq!(job(&world, "db-sync"), None);
 
     world.cluster.release(DEPLOYMENT, "cloud-keystone");
     converge(&world, &engine).await;
     assert_eq!(job_image(&world, "db-contract"), new);
-    assert_eq!(installed(&world), old, "what is not finished is not installed");
+    assert_eq!(installed(&world), old, "an unfinished upgrade is not installed");
     assert_eq!(ready_message(&world), "Job cloud-keystone-db-contract runs");
 
     world.cluster.release(JOB, "cloud-keystone-db-contract");
@@ -111,11 +111,11 @@ async fn another_image_widens_then_rolls_then_narrows() {
     assert_eq!(installed(&world), new);
     assert!(is_ready(&world, keystone::KIND, "cloud-keystone"));
     for name in ["db-sync", "db-expand", "db-migrate", "db-contract"] {
-        assert_eq!(job(&world, name), None, "{name} is done with");
+        assert_eq!(job(&world, name), None, "{name} is pruned");
     }
 }
 
-/// A cloud whose upgrade to another image stands at its first Job.
+/// A cloud whose upgrade is at its first Job.
 async fn stuck_upgrade() -> (World, Engine) {
     let (world, engine) = cloud().await;
     world.cluster.hold(JOB, "cloud-keystone-db-expand");
@@ -125,13 +125,13 @@ async fn stuck_upgrade() -> (World, Engine) {
 }
 
 #[tokio::test]
-async fn a_job_that_runs_is_let_finish_before_another_takes_its_place() {
+async fn a_running_job_finishes_before_it_is_replaced() {
     let (world, engine) = stuck_upgrade().await;
     let running = job(&world, "db-expand").unwrap()["metadata"]["uid"].clone();
     set_tag(&world, "later");
     converge(&world, &engine).await;
     assert_eq!(job(&world, "db-expand").unwrap()["metadata"]["uid"], running);
-    assert_eq!(ready_message(&world), "Job cloud-keystone-db-expand of an earlier change still runs");
+    assert_eq!(ready_message(&world), "Job cloud-keystone-db-expand of an earlier change is still running");
     world.cluster.release(JOB, "cloud-keystone-db-expand");
     world.script.clear_log();
     converge(&world, &engine).await;
@@ -144,7 +144,7 @@ async fn a_job_that_runs_is_let_finish_before_another_takes_its_place() {
 }
 
 #[tokio::test]
-async fn an_upgrade_that_is_taken_back_ends_where_it_began() {
+async fn an_upgrade_can_be_rolled_back_before_the_rollout() {
     let (world, engine) = stuck_upgrade().await;
     let before = running_image(&world);
     world.apply_object(&object(control_plane::KIND, "cloud", &json!({})));
@@ -170,7 +170,7 @@ async fn a_changed_setting_runs_no_job() {
 }
 
 #[tokio::test]
-async fn a_failed_job_is_reported_stays_to_be_read_and_is_tried_again() {
+async fn a_failed_job_is_reported_kept_for_its_log_and_retried() {
     let world = new_cloud();
     let engine = engine(&world);
     world.cluster.fail_job("cloud-keystone-db-sync");
@@ -183,7 +183,7 @@ async fn a_failed_job_is_reported_stays_to_be_read_and_is_tried_again() {
     let failed = job(&world, "db-sync").unwrap()["metadata"]["uid"].clone();
     world.environment.advance(Duration::from_secs(299));
     round(&world, &engine).await;
-    assert_eq!(job(&world, "db-sync").unwrap()["metadata"]["uid"], failed, "its log can still be read");
+    assert_eq!(job(&world, "db-sync").unwrap()["metadata"]["uid"], failed, "it is kept for its log");
     world.environment.advance(Duration::from_secs(1));
     converge(&world, &engine).await;
     assert!(is_ready(&world, keystone::KIND, "cloud-keystone"));
@@ -204,7 +204,7 @@ fn start_pod(world: &World, name: &str, state: &Value) {
 }
 
 #[tokio::test]
-async fn a_job_that_cannot_begin_makes_room_for_a_corrected_one() {
+async fn a_job_that_has_not_started_is_replaced_by_a_corrected_one() {
     let (world, engine) = stuck_upgrade().await;
     start_pod(&world, "db-expand", &json!({ "waiting": { "reason": "ImagePullBackOff" } }));
     world.cluster.release(JOB, "cloud-keystone-db-expand");
@@ -216,7 +216,7 @@ async fn a_job_that_cannot_begin_makes_room_for_a_corrected_one() {
 }
 
 #[tokio::test]
-async fn a_job_that_no_node_takes_is_made_anew_where_it_may_run() {
+async fn an_unschedulable_job_is_recreated_with_a_corrected_node_selector() {
     let (world, engine) = stuck_upgrade().await;
     start_pod(&world, "db-expand", &json!({}));
     let uid = |world: &World| job(world, "db-expand").unwrap()["metadata"]["uid"].clone();
@@ -235,7 +235,7 @@ async fn a_job_that_no_node_takes_is_made_anew_where_it_may_run() {
 }
 
 #[tokio::test]
-async fn a_job_whose_work_was_ever_begun_is_not_cut_short() {
+async fn a_job_that_has_started_is_not_interrupted() {
     for state in [
         json!({ "running": { "startedAt": "2026-01-01T00:00:00Z" } }),
         json!({ "terminated": { "exitCode": 1 } }),
@@ -250,7 +250,7 @@ async fn a_job_whose_work_was_ever_begun_is_not_cut_short() {
 }
 
 #[tokio::test]
-async fn old_settings_go_when_no_pod_reads_them_any_more() {
+async fn old_configuration_is_deleted_after_the_rollout() {
     let (world, engine) = cloud().await;
     let files = |world: &World| -> Vec<String> {
         let maps = world.cluster.objects(CONFIG_MAP);
@@ -266,7 +266,7 @@ async fn old_settings_go_when_no_pod_reads_them_any_more() {
         &json!({ "keystone": { "extraConfig": extra } }),
     ));
     converge(&world, &engine).await;
-    assert_eq!(files(&world).len(), 2, "pods of before may still be started");
+    assert_eq!(files(&world).len(), 2, "old pods may still restart");
     world.cluster.release(DEPLOYMENT, "cloud-keystone");
     converge(&world, &engine).await;
     let after = files(&world);

@@ -1,4 +1,4 @@
-//! An identity service that keeps its entries in memory and gives them numbers as ids.
+//! A fake Keystone with entries in memory and numbers as ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,18 +6,18 @@ use jiff::{SignedDuration, Timestamp};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::testing::{Answering, Reply, Request};
+use crate::testing::{FakeResponse, FakeService, Request};
 
 pub(super) const ADMINISTRATOR_PASSWORD: &str = "topsecret";
 
 pub(super) struct Directory {
     /// By collection and id.
     entries: BTreeMap<(String, String), Value>,
-    /// Paths of roles that users have in projects.
+    /// Paths of role assignments.
     pub(super) assignments: BTreeSet<String>,
     pub(super) administrator_logins: usize,
     pub(super) token_lifetime: SignedDuration,
-    pub(super) refuses_users: bool,
+    pub(super) rejects_users: bool,
     tokens: BTreeSet<String>,
     last_id: usize,
 }
@@ -29,7 +29,7 @@ impl Default for Directory {
             assignments: BTreeSet::new(),
             administrator_logins: 0,
             token_lifetime: SignedDuration::from_hours(1),
-            refuses_users: false,
+            rejects_users: false,
             tokens: BTreeSet::new(),
             last_id: 0,
         }
@@ -43,7 +43,7 @@ impl Directory {
 
     pub(super) fn insert(&mut self, collection: &str, mut entry: Value) -> Value {
         self.last_id += 1;
-        // Regions are named by who makes them.
+        // Clients choose the ids of regions.
         if collection != "regions" {
             entry["id"] = json!(self.last_id.to_string());
         }
@@ -64,7 +64,7 @@ impl Directory {
         self.tokens.clear();
     }
 
-    fn log_in(&mut self, request: &Request) -> Reply {
+    fn authenticate(&mut self, request: &Request) -> FakeResponse {
         let auth = &request.body["auth"];
         let user = &auth["identity"]["password"]["user"];
         let domain = json!({"id": "default"});
@@ -84,34 +84,34 @@ impl Directory {
             self.tokens.insert(token.clone());
         }
         let expires = Timestamp::now() + self.token_lifetime;
-        Reply::new(201, json!({"token": {"expires_at": expires.to_string()}}))
+        FakeResponse::new(201, json!({"token": {"expires_at": expires.to_string()}}))
             .header("x-subject-token", &token)
     }
 
-    fn select(&self, collection: &str, request: &Request) -> Reply {
-        let fits = |entry: &&Value| {
+    fn select(&self, collection: &str, request: &Request) -> FakeResponse {
+        let matches = |entry: &&Value| {
             ["name", "type", "service_id", "domain_id"]
                 .iter()
                 .all(|field| request.field(field).is_none_or(|wanted| entry[field] == wanted))
         };
-        let found: Vec<Value> = self.list(collection).filter(fits).map(without_password).collect();
-        Reply::new(200, json!({collection: found, "links": {}}))
+        let found: Vec<Value> = self.list(collection).filter(matches).map(without_password).collect();
+        FakeResponse::new(200, json!({collection: found, "links": {}}))
     }
 
-    fn change(&mut self, collection: &str, id: &str, changes: &Value) -> Reply {
+    fn change(&mut self, collection: &str, id: &str, changes: &Value) -> FakeResponse {
         let entry = self.entry(collection, id);
         for (field, value) in changes.as_object().into_iter().flatten() {
             entry[field] = value.clone();
         }
-        Reply::new(200, json!({singular(collection): without_password(entry)}))
+        FakeResponse::new(200, json!({singular(collection): without_password(entry)}))
     }
 }
 
-impl Answering for Directory {
-    fn answer(&mut self, request: &Request) -> Reply {
+impl FakeService for Directory {
+    fn respond(&mut self, request: &Request) -> FakeResponse {
         let segments = request.segments();
         if segments == ["v3", "auth", "tokens"] {
-            return self.log_in(request);
+            return self.authenticate(request);
         }
         if !self.tokens.contains(request.header("x-auth-token")) {
             return unauthorized();
@@ -119,31 +119,31 @@ impl Answering for Directory {
         let method = request.method.clone();
         match segments[1..] {
             [collection] if method == Method::GET => self.select(collection, request),
-            ["users"] if self.refuses_users => {
+            ["users"] if self.rejects_users => {
                 let message = format!("{} is too short", request.body["user"]["password"]);
-                Reply::new(400, json!({"error": {"message": message}}))
+                FakeResponse::new(400, json!({"error": {"message": message}}))
             }
             [collection] => {
                 let entry = self.insert(collection, request.body[singular(collection)].clone());
-                Reply::new(201, json!({singular(collection): without_password(&entry)}))
+                FakeResponse::new(201, json!({singular(collection): without_password(&entry)}))
             }
             [collection, id] if method == Method::DELETE => {
-                Reply::empty(if self.remove(collection, id).is_some() { 204 } else { 404 })
+                FakeResponse::empty(if self.remove(collection, id).is_some() { 204 } else { 404 })
             }
             [collection, id] => self.change(collection, id, &request.body[singular(collection)]),
             ref assignment if method == Method::HEAD => {
-                Reply::empty(if self.assignments.contains(&assignment.join("/")) { 204 } else { 404 })
+                FakeResponse::empty(if self.assignments.contains(&assignment.join("/")) { 204 } else { 404 })
             }
             ref assignment => {
                 self.assignments.insert(assignment.join("/"));
-                Reply::empty(204)
+                FakeResponse::empty(204)
             }
         }
     }
 }
 
-fn unauthorized() -> Reply {
-    Reply::new(401, json!({"error": {"code": 401, "message": "The request requires authentication."}}))
+fn unauthorized() -> FakeResponse {
+    FakeResponse::new(401, json!({"error": {"code": 401, "message": "The request requires authentication."}}))
 }
 
 fn singular(collection: &str) -> &str {

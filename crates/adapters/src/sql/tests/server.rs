@@ -1,33 +1,33 @@
-//! Just enough of the database server's protocol to answer what the adapter asks.
+//! The part of the `MySQL` protocol that the adapter uses.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What the server says when it is asked.
+/// State of the fake server.
 #[derive(Clone, Copy)]
 pub(super) struct Facts {
-    /// Of the database, where there is one.
+    /// Character set of the database, if it exists.
     pub(super) character_set: Option<&'static str>,
-    /// The user, where there is one.
+    /// The user, if it exists.
     pub(super) user: Option<&'static str>,
     pub(super) grant: &'static str,
-    /// Who is not let in.
-    pub(super) refused_user: Option<&'static str>,
-    /// Answers every change with an error that quotes it.
-    pub(super) refuses_writes: bool,
+    /// User whose login is denied.
+    pub(super) denied_user: Option<&'static str>,
+    /// Rejects every write with an error that quotes it.
+    pub(super) rejects_writes: bool,
 }
 
 impl Default for Facts {
     fn default() -> Self {
         let grant = "GRANT USAGE ON *.* TO `cloud-api`@`%`";
-        Self { character_set: None, user: None, grant, refused_user: None, refuses_writes: false }
+        Self { character_set: None, user: None, grant, denied_user: None, rejects_writes: false }
     }
 }
 
 impl Facts {
-    /// Everything is there.
+    /// Database, user and privileges exist.
     pub(super) fn complete() -> Self {
         let grant = r"GRANT ALL PRIVILEGES ON `cloud\_api`.* TO `cloud-api`@`%`";
         Self { character_set: Some("utf8mb3"), user: Some("cloud-api"), grant, ..Self::default() }
@@ -44,11 +44,11 @@ impl FakeServer {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
         let statements = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&statements);
+        let received = Arc::clone(&statements);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (facts, heard) = (facts, Arc::clone(&heard));
-                tokio::spawn(async move { Peer { stream, sequence: 0, facts, heard }.serve().await });
+                let (facts, received) = (facts, Arc::clone(&received));
+                tokio::spawn(async move { Peer { stream, sequence: 0, facts, received }.serve().await });
             }
         });
         Ok(Self { port, statements })
@@ -69,23 +69,23 @@ struct Peer {
     stream: TcpStream,
     sequence: u8,
     facts: Facts,
-    heard: Arc<Mutex<Vec<String>>>,
+    received: Arc<Mutex<Vec<String>>>,
 }
 
 const COMMAND_QUERY: u8 = 3;
 /// Long passwords, the protocol of version 4.1, secure passwords.
 const CAPABILITIES: u16 = 0x8201;
 const UTF8: u8 = 33;
-/// Where the name begins in the answer to the greeting.
+/// Offset of the username in the handshake response.
 const NAME_OFFSET: usize = 32;
 const GREETING_SCRAMBLE: &[u8] = b"12345678901234567890";
 
 impl Peer {
     async fn serve(mut self) -> std::io::Result<()> {
         self.greet().await?;
-        let answer = self.read().await?;
-        let name = answer[NAME_OFFSET..].split(|byte| *byte == 0).next().unwrap_or_default();
-        if self.facts.refused_user.is_some_and(|refused| refused.as_bytes() == name) {
+        let handshake = self.read().await?;
+        let name = handshake[NAME_OFFSET..].split(|byte| *byte == 0).next().unwrap_or_default();
+        if self.facts.denied_user.is_some_and(|denied| denied.as_bytes() == name) {
             return self.error(1045, "Access denied").await;
         }
         self.ok().await?;
@@ -95,7 +95,7 @@ impl Peer {
                 return Ok(());
             };
             let statement = String::from_utf8_lossy(statement).into_owned();
-            self.heard.lock().unwrap_or_else(PoisonError::into_inner).push(statement.clone());
+            self.received.lock().unwrap_or_else(PoisonError::into_inner).push(statement.clone());
             self.answer(&statement).await?;
         }
     }
@@ -109,10 +109,10 @@ impl Peer {
         } else if statement.starts_with("SHOW GRANTS") {
             self.rows(1, &["GRANT USAGE ON *.* TO `cloud-api`@`%`", facts.grant]).await
         } else if statement.starts_with("SELECT") {
-            // Settings, which the driver reads when it connects: sizes and times, all as large as this.
+            // Settings that the driver reads when it connects: sizes and timeouts.
             let columns = statement.matches("@@").count();
             self.rows(columns, &vec!["1048576"; columns]).await
-        } else if is_write(statement) && facts.refuses_writes {
+        } else if is_write(statement) && facts.rejects_writes {
             self.error(1064, &format!("You have an error in your SQL syntax near '{statement}'")).await
         } else {
             self.ok().await
@@ -180,7 +180,7 @@ impl Peer {
     }
 }
 
-/// Everything here is short, so one byte is enough.
+/// All packets here fit one length byte.
 fn length(length: usize) -> u8 {
     u8::try_from(length).unwrap_or(u8::MAX)
 }

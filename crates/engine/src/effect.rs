@@ -1,4 +1,5 @@
-//! Claims: what an object has on servers of others, ensured over their own protocols and undone on deletion.
+//! Effects: databases, users, virtual hosts and catalog entries on other servers, ensured and undone over their
+//! protocols.
 
 use openstack_operator_model::common::Reference;
 use openstack_operator_model::condition::Progress;
@@ -15,22 +16,22 @@ use crate::ports::{
     SqlServer,
 };
 
-/// What came of undoing an effect.
+/// Outcome of undoing an effect.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Undone {
-    Yes,
-    /// What it was made on does not serve, so that nothing can be undone there now.
+pub(crate) enum UndoOutcome {
+    Done,
+    /// The server is not available now.
     Unreachable,
 }
 
 impl Engine {
-    /// Everything that a plan makes on servers of others.
+    /// All effects of a plan.
     pub(crate) async fn effects(&self, namespace: &str, plan: &Plan) -> PortResult<Vec<Effect>> {
         let mut effects = Vec::new();
         let effect = |what, provider: &Reference, address: &str, name: &str| Effect {
             what,
             provider: provider.clone(),
-            // An object says itself where it is reached; a server that is no object cannot.
+            // The status of a managed server has its address; an external server needs it here.
             address: (provider.kind == SECRET.kind).then(|| address.to_owned()),
             region: None,
             name: name.to_owned(),
@@ -38,8 +39,8 @@ impl Engine {
         };
         for Database { provider, server, database, secret, retained } in &plan.databases {
             let address = format!("{}:{}", server.host, server.admin_port);
-            let made = effect(EffectKind::Database, provider, &address, database);
-            effects.push(Effect { retained: *retained, ..made });
+            let base = effect(EffectKind::Database, provider, &address, database);
+            effects.push(Effect { retained: *retained, ..base });
             let user = self.username(namespace, plan, secret).await?;
             effects.push(effect(EffectKind::DatabaseUser, provider, &address, &user));
         }
@@ -53,9 +54,9 @@ impl Engine {
         if let Some(Catalog { provider, server, services, users, .. }) = &plan.catalog {
             let address = &server.internal_url;
             for service in services {
-                let made = effect(EffectKind::CatalogService, provider, address, &service.service_type);
-                // Others may have the same service in other regions.
-                effects.push(Effect { region: Some(server.region.clone()), ..made });
+                let base = effect(EffectKind::CatalogService, provider, address, &service.service_type);
+                // Other clouds may register the same service in other regions.
+                effects.push(Effect { region: Some(server.region.clone()), ..base });
             }
             for user in users {
                 effects.push(effect(EffectKind::IdentityUser, provider, address, &user.name));
@@ -65,7 +66,7 @@ impl Engine {
         Ok(effects)
     }
 
-    /// Who a Secret is the login of: the plan says it, or the Secret itself where somebody else writes it.
+    /// Username in a Secret: from the plan, or from the Secret itself if the operator does not write it.
     async fn username(&self, namespace: &str, plan: &Plan, secret: &str) -> PortResult<String> {
         let planned = plan.secrets.iter().find(|planned| planned.name == secret);
         if let Some(SecretContent::Entries(entries)) = planned.map(|planned| &planned.content)
@@ -77,7 +78,7 @@ impl Engine {
         Ok(name.unwrap_or_default())
     }
 
-    /// Undoes effects that were made for an earlier spec. What cannot be undone now stays on record until it can.
+    /// Undoes effects of an earlier spec. Effects on unreachable servers stay recorded and are retried.
     pub(crate) async fn undo_unwanted(
         &self,
         namespace: &str,
@@ -85,7 +86,7 @@ impl Engine {
         recorded: &mut Vec<Effect>,
     ) -> PortResult<()> {
         for effect in recorded.clone().iter().filter(|effect| !wanted.contains(effect)) {
-            // Of the same thing under another policy only the record changes.
+            // If only the deletion policy differs, just the record changes.
             let same = wanted.iter().any(|other| {
                 let place = effect.region.is_none() || other.region == effect.region;
                 other.what == effect.what
@@ -93,7 +94,7 @@ impl Engine {
                     && other.name == effect.name
                     && place
             });
-            if same || self.undo(namespace, effect).await? == Undone::Yes {
+            if same || self.undo(namespace, effect).await? == UndoOutcome::Done {
                 recorded.retain(|known| known != effect);
             }
         }
@@ -114,11 +115,11 @@ impl Engine {
                 self.sql_server(namespace, &database.server).await?,
                 self.login(namespace, &database.secret).await?,
             ) else {
-                return Ok(Progress::waiting(format!("Secret {} is not there yet", database.server.secret)));
+                return Ok(Progress::waiting(incomplete_secret(&database.server.secret)));
             };
             let grant = SqlGrant { database: database.database.clone(), user };
             if self.ports.sql.ensure(&server, &grant).await? {
-                tracing::info!(database = database.database, "brought the database and its user up to date");
+                tracing::info!(database = database.database, "updated database and user");
             }
         }
         Ok(Progress::Done)
@@ -138,14 +139,11 @@ impl Engine {
                 self.bus_server(namespace, &claim.server).await?,
                 self.login(namespace, &claim.secret).await?,
             ) else {
-                return Ok(Progress::waiting(format!("Secret {} is not there yet", claim.server.secret)));
+                return Ok(Progress::waiting(incomplete_secret(&claim.server.secret)));
             };
             let grant = BusGrant { virtual_host: claim.virtual_host.clone(), user };
             if self.ports.bus.ensure(&server, &grant).await? {
-                tracing::info!(
-                    virtual_host = claim.virtual_host,
-                    "brought the virtual host and its user up to date"
-                );
+                tracing::info!(virtual_host = claim.virtual_host, "updated virtual host and user");
             }
         }
         Ok(Progress::Done)
@@ -162,7 +160,7 @@ impl Engine {
         }
         let Some(login) = self.identity_login(namespace, &catalog.server).await? else {
             let secret = catalog.server.secret.as_deref().unwrap_or_default();
-            return Ok(Progress::waiting(format!("Secret {secret} is not there yet")));
+            return Ok(Progress::waiting(incomplete_secret(secret)));
         };
         let mut entries = IdentityEntries {
             projects: catalog.projects.clone(),
@@ -172,7 +170,7 @@ impl Engine {
         };
         for user in &catalog.users {
             let Some(password) = self.secret_value(namespace, &user.password).await? else {
-                return Ok(Progress::waiting(format!("Secret {} is not there yet", user.password.secret)));
+                return Ok(Progress::waiting(incomplete_secret(&user.password.secret)));
             };
             entries.users.push(IdentityAccount {
                 login: Login { username: user.name.clone(), password },
@@ -181,48 +179,48 @@ impl Engine {
             });
         }
         if self.ports.identity.ensure(&login, &entries).await? {
-            tracing::info!("brought the catalog up to date");
+            tracing::info!("updated the service catalog");
         }
         Ok(Progress::Done)
     }
 
-    /// Undoes one effect. A server that is gone, or that goes with everything on it, needs no undoing.
-    pub(crate) async fn undo(&self, namespace: &str, effect: &Effect) -> PortResult<Undone> {
+    /// Undoes one effect. Effects on a server that is deleted, or being deleted, need no undoing.
+    pub(crate) async fn undo(&self, namespace: &str, effect: &Effect) -> PortResult<UndoOutcome> {
         if effect.retained {
-            return Ok(Undone::Yes);
+            return Ok(UndoOutcome::Done);
         }
         if let Some(address) = &effect.address {
-            let done = self.undo_elsewhere(namespace, effect, address).await?;
-            return Ok(if done.is_some() { Undone::Yes } else { Undone::Unreachable });
+            let done = self.undo_on_external_server(namespace, effect, address).await?;
+            return Ok(if done.is_some() { UndoOutcome::Done } else { UndoOutcome::Unreachable });
         }
-        let Some(kind) = self.kind(&effect.provider.kind) else { return Ok(Undone::Yes) };
+        let Some(kind) = self.kind(&effect.provider.kind) else { return Ok(UndoOutcome::Done) };
         let provider = self.ports.cluster.get(kind, namespace, &effect.provider.name).await?;
         let Some(provider) = provider.filter(|provider| provider.metadata.deletion_timestamp.is_none())
         else {
-            return Ok(Undone::Yes);
+            return Ok(UndoOutcome::Done);
         };
         let status = match gather::status(&provider.data) {
             Ok(status) if is_true(&status, "Available") => status,
-            // Whatever is to be made on it waits until it is available.
-            Ok(status) if !status.served => return Ok(Undone::Yes),
-            Ok(_) => return Ok(Undone::Unreachable),
+            // The server was never available, so nothing was created on it.
+            Ok(status) if !status.served => return Ok(UndoOutcome::Done),
+            Ok(_) => return Ok(UndoOutcome::Unreachable),
             Err(error) => {
                 let Reference { kind, name } = &effect.provider;
                 tracing::warn!(
                     kind,
                     name,
                     error = &error as &dyn std::error::Error,
-                    "failed to read a status"
+                    "failed to read the status of the server that holds an effect"
                 );
-                return Ok(Undone::Unreachable);
+                return Ok(UndoOutcome::Unreachable);
             }
         };
         let done = self.undo_on(namespace, effect, &status.provides).await?;
-        Ok(if done.is_some() { Undone::Yes } else { Undone::Unreachable })
+        Ok(if done.is_some() { UndoOutcome::Done } else { UndoOutcome::Unreachable })
     }
 
-    /// Undoes an effect on a server that is no object, as the administrator whose Secret the effect names.
-    async fn undo_elsewhere(
+    /// Undoes an effect on an external server, with the administrator's Secret that the effect names.
+    async fn undo_on_external_server(
         &self,
         namespace: &str,
         effect: &Effect,
@@ -247,7 +245,7 @@ impl Engine {
                 };
                 Provides { identity: Some(server), ..Provides::default() }
             }
-            // Virtual hosts of servers that are no objects are never created.
+            // The operator never creates virtual hosts on external servers.
             EffectKind::MessagingHost | EffectKind::MessagingUser => return Ok(Some(())),
         };
         self.undo_on(namespace, effect, &provides).await
@@ -275,7 +273,7 @@ impl Engine {
     ) -> PortResult<Option<()>> {
         let Some(server) = &provides.database else { return Ok(None) };
         let Some(server) = self.sql_server(namespace, server).await? else { return Ok(None) };
-        Ok(reached(match effect.what {
+        Ok(ignore_failure(match effect.what {
             EffectKind::Database => self.ports.sql.drop_database(&server, &effect.name).await,
             _ => self.ports.sql.drop_user(&server, &effect.name).await,
         }))
@@ -289,7 +287,7 @@ impl Engine {
     ) -> PortResult<Option<()>> {
         let Some(server) = &provides.messaging else { return Ok(None) };
         let Some(server) = self.bus_server(namespace, server).await? else { return Ok(None) };
-        Ok(reached(match effect.what {
+        Ok(ignore_failure(match effect.what {
             EffectKind::MessagingHost => self.ports.bus.drop_virtual_host(&server, &effect.name).await,
             _ => self.ports.bus.drop_user(&server, &effect.name).await,
         }))
@@ -303,7 +301,7 @@ impl Engine {
     ) -> PortResult<Option<()>> {
         let Some(server) = &provides.identity else { return Ok(None) };
         let Some(login) = self.identity_login(namespace, server).await? else { return Ok(None) };
-        Ok(reached(match effect.what {
+        Ok(ignore_failure(match effect.what {
             EffectKind::CatalogService => {
                 self.ports.identity.drop_service(&login, &effect.name, effect.region.as_deref()).await
             }
@@ -348,14 +346,21 @@ impl Engine {
     }
 }
 
-/// A server that refuses, or does not answer although its object says that it serves, is as good as one that does
-/// not serve: whoever undoes must not wait for it for ever.
-fn reached(result: PortResult<()>) -> Option<()> {
+/// Treats a server that rejects the request or does not answer as unreachable, so that deletion does not wait for it
+/// forever.
+fn ignore_failure(result: PortResult<()>) -> Option<()> {
     result
         .inspect_err(|error| {
-            tracing::warn!(error = error as &dyn std::error::Error, "failed to undo an effect");
+            tracing::warn!(
+                error = error as &dyn std::error::Error,
+                "failed to undo an effect; the operator retries"
+            );
         })
         .ok()
+}
+
+fn incomplete_secret(secret: &str) -> String {
+    format!("Secret {secret} does not exist yet or is incomplete")
 }
 
 pub(crate) fn not_available(provider: &Reference) -> Progress {

@@ -1,4 +1,4 @@
-//! Objects that cannot be worked on: wrong specs, panics, pauses, and things that are not there yet.
+//! Objects that cannot be reconciled: invalid specs, panics, pauses, and missing dependencies.
 
 use openstack_operator_engine::engine::Outcome;
 use openstack_operator_model::common::PAUSE_ANNOTATION;
@@ -10,16 +10,16 @@ use serde_json::json;
 use crate::driver::{
     NAMESPACE, cloud, condition, converge, engine, get, is_ready, key, keys, object, world, writes,
 };
-use crate::sample::{BOMB, WIDGET};
+use crate::test_services::{BOMB, WIDGET};
 
-fn pause(world: &World, word: &str) {
+fn pause(world: &World, value: &str) {
     world.edit_object(keystone::KIND, NAMESPACE, "cloud-keystone", |body| {
-        body["metadata"]["annotations"][PAUSE_ANNOTATION] = json!(word);
+        body["metadata"]["annotations"][PAUSE_ANNOTATION] = json!(value);
     });
 }
 
 #[tokio::test]
-async fn a_wrong_spec_is_told_by_its_field_and_nothing_else_is_done() {
+async fn an_invalid_spec_is_reported_with_its_field_and_applies_nothing() {
     let world = world();
     let spec = json!({ "database": { "host": "db", "secretRef": { "name": "login" } },
                        "fernet": { "rotationSchedule": "when I say so now" } });
@@ -41,15 +41,15 @@ async fn a_wrong_spec_is_told_by_its_field_and_nothing_else_is_done() {
     assert_eq!(condition(&world, keystone::KIND, "identity", "Reconciling").0, "False");
     world.script.clear_log();
     let outcome = engine.reconcile(&key(keystone::KIND, "identity")).await;
-    assert!(matches!(outcome, Outcome::Stalled), "it is not tried again: {outcome:?}");
+    assert!(matches!(outcome, Outcome::Stalled), "it is not retried: {outcome:?}");
     assert_eq!(writes(&world), [""; 0]);
 }
 
 #[tokio::test]
-async fn a_spec_that_became_wrong_leaves_what_runs_alone() {
+async fn a_spec_that_becomes_invalid_does_not_stop_the_service() {
     let (world, engine) = cloud().await;
-    let wrong = json!({ "keystone": { "fernet": { "rotationSchedule": "* * * *" } } });
-    world.apply_object(&object(control_plane::KIND, "cloud", &wrong));
+    let invalid = json!({ "keystone": { "fernet": { "rotationSchedule": "* * * *" } } });
+    world.apply_object(&object(control_plane::KIND, "cloud", &invalid));
     converge(&world, &engine).await;
     let (ready, reason, _) = condition(&world, keystone::KIND, "cloud-keystone", "Ready");
     assert_eq!((ready.as_str(), reason.as_str()), ("False", "InvalidSpec"));
@@ -63,7 +63,7 @@ async fn a_spec_that_became_wrong_leaves_what_runs_alone() {
 }
 
 #[tokio::test]
-async fn a_spec_that_cannot_be_read_stalls() {
+async fn a_spec_that_cannot_be_decoded_stalls() {
     let world = world();
     world.apply_object(&object(memcached::KIND, "cache", &json!({ "replicas": "many" })));
     let outcome = engine(&world).reconcile(&key(memcached::KIND, "cache")).await;
@@ -73,7 +73,7 @@ async fn a_spec_that_cannot_be_read_stalls() {
 }
 
 #[tokio::test]
-async fn a_panic_is_a_bug_of_one_object_and_stops_no_other() {
+async fn a_panic_stalls_only_its_object() {
     let world = world();
     world.apply_object(&object(BOMB, "bomb", &json!({})));
     world.apply_object(&object(memcached::KIND, "cache", &json!({})));
@@ -83,7 +83,10 @@ async fn a_panic_is_a_bug_of_one_object_and_stops_no_other() {
     converge(&world, &engine).await;
     let (status, reason, message) = condition(&world, BOMB, "bomb", "Stalled");
     assert_eq!((status.as_str(), reason.as_str()), ("True", "Bug"));
-    assert_eq!(message, "planning panicked: the fuse was too short; please report this");
+    assert_eq!(
+        message,
+        "panic while planning: the fuse was too short; this is a bug in the operator, please report it"
+    );
     assert!(is_ready(&world, memcached::KIND, "cache"));
     world.delete_object(BOMB, NAMESPACE, "bomb");
     converge(&world, &engine).await;
@@ -91,15 +94,15 @@ async fn a_panic_is_a_bug_of_one_object_and_stops_no_other() {
 }
 
 #[tokio::test]
-async fn a_paused_object_is_left_alone_until_it_is_not() {
+async fn a_paused_object_is_not_reconciled() {
     let (world, engine) = cloud().await;
     pause(&world, "true");
     world.delete_object(DEPLOYMENT, NAMESPACE, "cloud-keystone");
     converge(&world, &engine).await;
     assert!(world.object(DEPLOYMENT, NAMESPACE, "cloud-keystone").is_none());
-    let told =
+    let only_reports =
         writes(&world).iter().all(|call| call.starts_with("write_status") || call.starts_with("publish"));
-    assert!(told, "{:?}", writes(&world));
+    assert!(only_reports, "{:?}", writes(&world));
     for (type_, status) in [("Ready", "False"), ("Reconciling", "False"), ("Stalled", "True")] {
         let (found, reason, _) = condition(&world, keystone::KIND, "cloud-keystone", type_);
         assert_eq!((found.as_str(), reason.as_str()), (status, "Paused"));
@@ -122,7 +125,7 @@ async fn a_paused_object_can_be_deleted() {
 }
 
 #[tokio::test]
-async fn an_object_waits_for_those_it_depends_on() {
+async fn an_object_waits_for_its_dependencies() {
     let world = world();
     let depends = json!({ "dependsOn": [{ "kind": "MariaDB", "name": "db" }] });
     world.apply_object(&object(memcached::KIND, "cache", &depends));
@@ -144,34 +147,34 @@ async fn an_object_waits_for_those_it_depends_on() {
 }
 
 #[tokio::test]
-async fn a_secret_of_others_is_waited_for_by_its_name_and_its_keys() {
+async fn a_missing_user_secret_or_key_is_named() {
     let world = world();
     let spec = json!({ "database": { "host": "db", "secretRef": { "name": "login" } } });
     world.apply_object(&object(keystone::KIND, "identity", &spec));
     let engine = engine(&world);
-    let told = async || {
+    let message = async || {
         converge(&world, &engine).await;
         condition(&world, keystone::KIND, "identity", "InputsReady").2
     };
-    assert_eq!(told().await, "Secret login does not exist (spec.database.secretRef)");
+    assert_eq!(message().await, "Secret login does not exist (spec.database.secretRef)");
     let secret = "{ apiVersion: v1, kind: Secret, metadata: { name: login, namespace: openstack },
                     stringData: { username: x } }";
     world.apply_yaml(secret);
-    assert_eq!(told().await, "Secret login has no key password (spec.database.secretRef)");
+    assert_eq!(message().await, "Secret login has no key password (spec.database.secretRef)");
     world.apply_yaml(&secret.replace("username: x", "username: x, password: y"));
-    assert_eq!(told().await, "");
+    assert_eq!(message().await, "");
     assert!(is_ready(&world, keystone::KIND, "identity"));
-    assert!(world.sql.administrator("db").is_none(), "a server of others is not ours to change");
+    assert!(world.sql.administrator("db").is_none(), "the operator does not change an external server");
     let pods = |world: &World| get(world, DEPLOYMENT, "identity")["spec"]["template"].clone();
     let before = pods(&world);
     world.apply_yaml(&secret.replace("username: x", "username: x, password: z"));
-    assert_eq!(told().await, "");
-    assert_ne!(pods(&world), before, "a password that others change reaches the pods");
+    assert_eq!(message().await, "");
+    assert_ne!(pods(&world), before, "a changed password restarts the pods");
     assert!(world.object(SECRET, NAMESPACE, "login").is_some());
 }
 
 #[tokio::test]
-async fn a_secret_of_others_that_pods_mount_reaches_them_when_it_changes() {
+async fn a_changed_user_secret_restarts_the_pods_that_mount_it() {
     let (world, engine) = cloud().await;
     let secret = "{ apiVersion: v1, kind: Secret, metadata: { name: certificate, namespace: openstack },
                     stringData: { tls.crt: first } }";
@@ -186,7 +189,7 @@ async fn a_secret_of_others_that_pods_mount_reaches_them_when_it_changes() {
 }
 
 #[tokio::test]
-async fn an_object_whose_status_cannot_be_read_is_left_alone() {
+async fn an_object_with_an_unreadable_status_is_not_changed() {
     let (world, engine) = cloud().await;
     let whole = get(&world, keystone::KIND, "cloud-keystone")["status"].clone();
     let mut other = whole.clone();
@@ -198,7 +201,7 @@ async fn an_object_whose_status_cannot_be_read_is_left_alone() {
         let outcome = engine.reconcile(&key(keystone::KIND, "cloud-keystone")).await;
         let Outcome::Failed { message } = outcome else { panic!("deleted {deleted}: {outcome:?}") };
         for part in
-            ["the status of Keystone openstack/cloud-keystone cannot be read", "Teapot", "or put right"]
+            ["cannot read the status of Keystone openstack/cloud-keystone", "Teapot", "correct the status"]
         {
             assert!(message.contains(part), "{message}");
         }
@@ -212,7 +215,7 @@ async fn an_object_whose_status_cannot_be_read_is_left_alone() {
 }
 
 #[tokio::test]
-async fn an_object_that_is_needed_and_cannot_be_read_is_waited_for() {
+async fn an_object_waits_for_a_dependency_with_an_unreadable_status() {
     let (world, engine) = cloud().await;
     let whole = get(&world, mariadb::KIND, "cloud-mariadb")["status"].clone();
     let mut other = whole.clone();
@@ -222,7 +225,7 @@ async fn an_object_that_is_needed_and_cannot_be_read_is_waited_for() {
     assert!(matches!(outcome, Outcome::Waiting { .. }), "{outcome:?}");
     let (ready, reason, message) = condition(&world, keystone::KIND, "cloud-keystone", "InputsReady");
     assert_eq!((ready.as_str(), reason.as_str()), ("False", "Waiting"));
-    assert!(message.starts_with("the status of MariaDB cloud-mariadb cannot be read"), "{message}");
+    assert!(message.starts_with("cannot read the status of MariaDB cloud-mariadb"), "{message}");
     assert_eq!(condition(&world, keystone::KIND, "cloud-keystone", "Available").0, "True");
     world.set_status(mariadb::KIND, NAMESPACE, "cloud-mariadb", whole);
     converge(&world, &engine).await;
@@ -230,7 +233,7 @@ async fn an_object_that_is_needed_and_cannot_be_read_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_workload_on_its_way_out_does_not_count_as_serving() {
+async fn a_workload_that_is_being_deleted_is_not_available() {
     let (world, engine) = cloud().await;
     world.edit_object(STATEFUL_SET, NAMESPACE, "cloud-mariadb", |set| {
         set["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
@@ -253,10 +256,10 @@ async fn a_workload_on_its_way_out_does_not_count_as_serving() {
 }
 
 #[tokio::test]
-async fn a_secret_on_its_way_out_is_waited_for_and_told_once() {
+async fn a_secret_that_is_being_deleted_is_reported_once() {
     let (world, engine) = cloud().await;
     world.edit_object(SECRET, NAMESPACE, "cloud-mariadb-root", |secret| {
-        secret["metadata"]["finalizers"] = json!(["somebody/else"]);
+        secret["metadata"]["finalizers"] = json!(["example.com/finalizer"]);
     });
     world.delete_object(SECRET, NAMESPACE, "cloud-mariadb-root");
     converge(&world, &engine).await;

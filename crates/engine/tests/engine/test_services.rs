@@ -1,4 +1,4 @@
-//! Services that only tests have: one that uses all that others provide, and one that panics.
+//! Test services: one that uses everything other services provide, and one that panics.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,13 @@ use openstack_operator_services::{keystone, mariadb, rabbitmq};
 pub(crate) const WIDGET: Kind = Kind::own("Widget", "widgets");
 pub(crate) const BOMB: Kind = Kind::own("Bomb", "bombs");
 
-/// Uses a database, a message bus and the catalog of the objects that `spec.cloud` names. Its pods, where it has any,
-/// mount the Secret that `spec.mounts` names.
+/// Uses database, message bus and catalog of the cloud in `spec.cloud`. With `spec.mounts` it has pods that mount that
+/// Secret.
 pub(crate) struct Widget;
 
-/// A field of the spec, or what is usual.
-fn field<'a>(object: &'a DynamicObject, name: &str, usual: &'a str) -> &'a str {
-    object.data["spec"][name].as_str().unwrap_or(usual)
+/// A field of the spec, or its default.
+fn field<'a>(object: &'a DynamicObject, name: &str, default: &'a str) -> &'a str {
+    object.data["spec"][name].as_str().unwrap_or(default)
 }
 
 fn part(object: &DynamicObject, service: &str) -> String {
@@ -156,7 +156,7 @@ impl AnyObject for WidgetObject {
     }
 }
 
-/// Panics whenever it is planned.
+/// Panics in planning.
 pub(crate) struct Bomb;
 
 impl AnyService for Bomb {

@@ -1,4 +1,4 @@
-//! A whole cloud: what waits for what, and what does not.
+//! A cloud with all default services: start-up order and dependencies.
 
 use openstack_operator_model::kind::{CONFIG_MAP, DAEMON_SET, DEPLOYMENT, JOB, SERVICE};
 use openstack_operator_services::cloud::Presence;
@@ -6,11 +6,11 @@ use openstack_operator_services::{PARTS, compute, control_plane, glance, keyston
 use openstack_operator_testkit::World;
 use serde_json::{Value, json};
 
-use crate::driver::{NAMESPACE, condition, converge, engine, get, is_ready, whole_object, world, writes};
+use crate::driver::{NAMESPACE, condition, converge, engine, full_object, get, is_ready, world, writes};
 
 fn new_cloud() -> World {
     let world = world();
-    world.apply_object(&whole_object(control_plane::KIND, "cloud", &json!({})));
+    world.apply_object(&full_object(control_plane::KIND, "cloud", &json!({})));
     world
 }
 
@@ -19,7 +19,7 @@ fn exists(world: &World, kind: openstack_operator_model::kind::Kind, name: &str)
 }
 
 #[tokio::test]
-async fn a_whole_cloud_becomes_ready_and_rests() {
+async fn a_full_cloud_becomes_ready_and_then_causes_no_writes() {
     let world = new_cloud();
     let running = engine(&world);
     converge(&world, &running).await;
@@ -40,7 +40,7 @@ async fn a_whole_cloud_becomes_ready_and_rests() {
 }
 
 #[tokio::test]
-async fn databases_are_migrated_while_the_identity_service_starts_and_nothing_runs_without_its_user() {
+async fn databases_are_migrated_while_keystone_starts_and_services_wait_for_their_users() {
     let world = new_cloud();
     let running = engine(&world);
     world.cluster.hold(DEPLOYMENT, "cloud-keystone");
@@ -56,7 +56,7 @@ async fn databases_are_migrated_while_the_identity_service_starts_and_nothing_ru
 }
 
 #[tokio::test]
-async fn an_identity_service_that_is_not_set_up_is_not_asked() {
+async fn services_register_only_after_keystone_is_bootstrapped() {
     let world = new_cloud();
     let running = engine(&world);
     world.cluster.hold(JOB, "cloud-keystone-bootstrap");
@@ -67,7 +67,7 @@ async fn an_identity_service_that_is_not_set_up_is_not_asked() {
 }
 
 #[tokio::test]
-async fn a_change_is_rolled_out_while_the_identity_service_is_down() {
+async fn a_change_rolls_out_while_keystone_is_down() {
     let world = new_cloud();
     let running = engine(&world);
     converge(&world, &running).await;
@@ -78,23 +78,23 @@ async fn a_change_is_rolled_out_while_the_identity_service_is_down() {
     converge(&world, &running).await;
     let debug =
         json!({ "glance": { "extraConfig": { "glance-api.conf": { "DEFAULT": { "debug": "true" } } } } });
-    world.apply_object(&whole_object(control_plane::KIND, "cloud", &debug));
+    world.apply_object(&full_object(control_plane::KIND, "cloud", &debug));
     converge(&world, &running).await;
     let template = get(&world, DEPLOYMENT, "cloud-glance")["spec"]["template"].to_string();
     let maps = world.cluster.objects(CONFIG_MAP);
     let changed = maps.iter().find(|map| map["data"]["glance-api.conf"].to_string().contains("debug = true"));
     let name = changed.unwrap()["metadata"]["name"].as_str().unwrap();
-    assert!(template.contains(name), "the pods do not have the new settings");
-    assert!(!is_ready(&world, glance::KIND, "cloud-glance"), "its user cannot be looked at");
+    assert!(template.contains(name), "the pods do not use the new configuration");
+    assert!(!is_ready(&world, glance::KIND, "cloud-glance"), "its user cannot be checked");
 }
 
 #[tokio::test]
-async fn nodes_are_started_when_what_they_report_to_is_ready_and_are_kept_from_then_on() {
+async fn nova_compute_first_starts_after_its_dependencies_and_is_always_updated_afterwards() {
     let world = new_cloud();
     let running = engine(&world);
     world.cluster.hold(DEPLOYMENT, "cloud-placement");
     converge(&world, &running).await;
-    assert!(exists(&world, DAEMON_SET, "cloud-compute-libvirt"), "what waits for nobody is started");
+    assert!(exists(&world, DAEMON_SET, "cloud-compute-libvirt"), "workloads without dependencies start");
     assert!(!exists(&world, DAEMON_SET, "cloud-compute-nova-compute"));
     let message = condition(&world, compute::KIND, "cloud-compute", "WorkloadsReady").2;
     assert_eq!(message, "DaemonSet cloud-compute-nova-compute waits for Placement cloud-placement");
@@ -110,11 +110,11 @@ async fn nodes_are_started_when_what_they_report_to_is_ready_and_are_kept_from_t
     converge(&world, &running).await;
     assert!(!is_ready(&world, placement::KIND, "cloud-placement"));
     let set = get(&world, DAEMON_SET, "cloud-compute-nova-compute");
-    assert_eq!(set["spec"]["template"]["spec"]["hostNetwork"], true, "what runs is kept as it should be");
+    assert_eq!(set["spec"]["template"]["spec"]["hostNetwork"], true, "running workloads are always updated");
 }
 
 #[tokio::test]
-async fn clients_are_told_addresses_as_numbers() {
+async fn clients_of_ovn_use_cluster_ips() {
     let world = new_cloud();
     converge(&world, &engine(&world)).await;
     let address = get(&world, SERVICE, "cloud-ovn-nb-0")["spec"]["clusterIP"].as_str().unwrap().to_owned();
@@ -125,12 +125,12 @@ async fn clients_are_told_addresses_as_numbers() {
 }
 
 #[tokio::test]
-async fn networks_are_reached_through_services_of_somebody_else_once_they_have_addresses() {
+async fn neutron_uses_a_user_service_for_ovn_once_it_has_an_address() {
     let world = world();
     let running = engine(&world);
     let relay = json!({ "sbConnection": { "service": { "name": "relay", "port": 16642 } } });
     let changes = json!({ "ovn": { "neutronIntegration": relay } });
-    world.apply_object(&whole_object(control_plane::KIND, "cloud", &changes));
+    world.apply_object(&full_object(control_plane::KIND, "cloud", &changes));
     let service = |address: Value| {
         world.apply_object(&json!({
             "apiVersion": "v1", "kind": "Service", "metadata": { "name": "relay", "namespace": NAMESPACE },

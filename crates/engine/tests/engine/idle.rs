@@ -1,9 +1,9 @@
-//! At rest the operator writes nothing.
+//! The operator writes nothing while nothing changes.
 
 use crate::driver::{cloud, converge, engine, new_cloud, writes};
 
 #[tokio::test]
-async fn a_cloud_at_rest_is_not_written_to() {
+async fn a_converged_cloud_causes_no_writes() {
     let world = new_cloud();
     let running = engine(&world);
     converge(&world, &running).await;
@@ -11,11 +11,11 @@ async fn a_cloud_at_rest_is_not_written_to() {
     world.script.clear_log();
     converge(&world, &running).await;
     assert_eq!(writes(&world), [""; 0]);
-    assert!(!world.script.log().is_empty(), "but it is looked at");
+    assert!(!world.script.log().is_empty(), "it is still read");
 }
 
 #[tokio::test]
-async fn an_operator_that_starts_anew_writes_nothing() {
+async fn a_restarted_operator_writes_nothing() {
     let (world, restarted) = cloud().await;
     converge(&world, &restarted).await;
     assert_eq!(writes(&world), [""; 0]);
