@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use openstack_operator_model::assess;
 use openstack_operator_model::common::{Dependency, Reference};
 use openstack_operator_model::condition::Progress;
@@ -19,8 +20,8 @@ pub(crate) struct Gathered {
     pub(crate) resolved: Resolved,
     /// Objects that are planned but not Available.
     pub(crate) unavailable: BTreeSet<Reference>,
-    /// Objects that workloads wait for and that are not Ready.
-    pub(crate) unready: BTreeSet<Reference>,
+    /// Objects that workloads wait for and cannot use yet.
+    pub(crate) unusable: BTreeSet<Reference>,
     /// Selected nodes that are not Ready.
     pub(crate) lost_nodes: BTreeSet<String>,
     pub(crate) uses: Vec<Reference>,
@@ -127,8 +128,8 @@ impl Engine {
         }
         for reference in &needs.later {
             gathered.uses.push(reference.clone());
-            if !self.is_condition_true(key, reference, "Ready").await? {
-                gathered.unready.insert(reference.clone());
+            if !self.can_be_used(key, reference).await? {
+                gathered.unusable.insert(reference.clone());
             }
         }
         Ok(())
@@ -177,6 +178,16 @@ impl Engine {
         let Some(kind) = self.kind(&reference.kind) else { return Ok(false) };
         let object = self.ports.cluster.get(kind, &key.namespace, &reference.name).await?;
         Ok(object.is_some_and(|object| assess::holds(&object.data, condition)))
+    }
+
+    /// Whether pods can use a service: it serves, and the catalog lists it. Its public route and its follow-up tasks do not
+    /// matter to them.
+    async fn can_be_used(&self, key: &Key, reference: &Reference) -> PortResult<bool> {
+        let Some(kind) = self.kind(&reference.kind) else { return Ok(false) };
+        let object = self.ports.cluster.get(kind, &key.namespace, &reference.name).await?;
+        let Some(Ok(status)) = object.map(|object| status(&object.data)) else { return Ok(false) };
+        let is_registered = |found: &Condition| found.type_ != "Registered" || found.status == "True";
+        Ok(is_true(&status, "Available") && status.conditions.iter().all(is_registered))
     }
 }
 

@@ -202,9 +202,9 @@ impl Engine {
         work.record(ConditionType::Registered, progress);
     }
 
-    /// Why a workload must not start for the first time: an object it depends on is not Ready, or its user is not
-    /// registered yet, since services that start without their user retry only after minutes. Running workloads are
-    /// always updated.
+    /// Why a workload must not start for the first time: it cannot use an object that it depends on, or its user is not
+    /// registered yet. A worker that starts without its user retries only after minutes; an API uses it with the first
+    /// request, which comes after the registration. Running workloads are always updated.
     async fn start_blocker(
         &self,
         planned: &Planned<'_>,
@@ -214,11 +214,12 @@ impl Engine {
         if !CONTROLLERS.contains(&manifest.kind) {
             return Ok(None);
         }
-        let after = manifest.workload(planned.plan).into_iter().flat_map(|workload| &workload.after);
-        let unready = after.into_iter().find(|reference| planned.gathered.unready.contains(reference));
-        let reason = match (unready, registration) {
-            (Some(unready), _) => format!("{} {}", unready.kind, unready.name),
-            (None, Some(progress)) if *progress != Progress::Done => {
+        let Some(workload) = manifest.workload(planned.plan) else { return Ok(None) };
+        let unusable = workload.after.iter().find(|reference| planned.gathered.unusable.contains(reference));
+        let is_worker = workload.services.is_empty();
+        let reason = match (unusable, registration) {
+            (Some(unusable), _) => format!("{} {}", unusable.kind, unusable.name),
+            (None, Some(progress)) if is_worker && *progress != Progress::Done => {
                 "the registration of its service user".to_owned()
             }
             _ => return Ok(None),

@@ -32,7 +32,8 @@ const PROJECT: Project = Project {
     manage: "keystone-manage",
     image: ImageNames::same("keystone"),
     scratch: &[],
-    amounts: Amounts { cpu: "50m", memory: "256Mi", memory_limit: "1Gi" },
+    // All services wait for it to start, so it gets more CPU than they when all start at once.
+    amounts: Amounts { cpu: "200m", memory: "256Mi", memory_limit: "1Gi" },
 };
 /// A person changes its value to have all keys rotated now.
 pub const ROTATE_ANNOTATION: &str = "openstack.k8s.io/rotate-keys";

@@ -189,7 +189,7 @@ fn configure(nova: &mut Program<'_, Nova>, account: &Account, cache: &[String]) 
     nova.change(|document| common_options(document, account));
     nova.change(|document| shared::cache_options(document, &template.cache, cache));
     nova.set("scheduler", "workers", 1);
-    nova.set("scheduler", "discover_hosts_in_cells_interval", 15);
+    nova.set("scheduler", "discover_hosts_in_cells_interval", 5);
     nova.set("conductor", "workers", 1);
     nova.set("vnc", "novncproxy_host", "0.0.0.0");
     nova.set("neutron", "service_metadata_proxy", true);

@@ -1,8 +1,12 @@
 //! A cloud with all default services: start-up order and dependencies.
 
-use openstack_operator_model::kind::{CONFIG_MAP, DAEMON_SET, DEPLOYMENT, JOB, SERVICE};
+use openstack_operator_model::kind::{
+    CONFIG_MAP, DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, SERVICE, STATEFUL_SET,
+};
 use openstack_operator_services::cloud::Presence;
-use openstack_operator_services::{PARTS, compute, control_plane, glance, keystone, neutron, ovn, placement};
+use openstack_operator_services::{
+    PARTS, compute, control_plane, glance, keystone, neutron, nova, ovn, placement,
+};
 use openstack_operator_testkit::World;
 use serde_json::{Value, json};
 
@@ -40,14 +44,17 @@ async fn a_full_cloud_becomes_ready_and_then_causes_no_writes() {
 }
 
 #[tokio::test]
-async fn databases_are_migrated_while_keystone_starts_and_services_wait_for_their_users() {
+async fn databases_are_migrated_and_apis_start_while_keystone_starts_and_workers_wait_for_their_users() {
     let world = new_cloud();
     let running = engine(&world);
     world.cluster.hold(DEPLOYMENT, "cloud-keystone");
     converge(&world, &running).await;
     let installed = get(&world, glance::KIND, "cloud-glance");
     assert_eq!(condition(&world, glance::KIND, "cloud-glance", "TasksComplete").0, "True", "{installed}");
-    assert!(!exists(&world, DEPLOYMENT, "cloud-glance"));
+    assert!(exists(&world, DEPLOYMENT, "cloud-nova"));
+    assert!(!exists(&world, STATEFUL_SET, "cloud-nova-scheduler"));
+    let message = condition(&world, nova::KIND, "cloud-nova", "WorkloadsReady").2;
+    assert!(message.contains("waits for the registration of its service user"), "{message}");
     let message = condition(&world, glance::KIND, "cloud-glance", "Registered").2;
     assert_eq!(message, "Keystone cloud-keystone is not available");
     world.cluster.release(DEPLOYMENT, "cloud-keystone");
@@ -86,6 +93,18 @@ async fn a_change_rolls_out_while_keystone_is_down() {
     let name = changed.unwrap()["metadata"]["name"].as_str().unwrap();
     assert!(template.contains(name), "the pods do not use the new configuration");
     assert!(!is_ready(&world, glance::KIND, "cloud-glance"), "its user cannot be checked");
+}
+
+#[tokio::test]
+async fn nova_compute_does_not_wait_for_public_routes() {
+    let world = world();
+    let gateway = json!({ "gatewayRef": { "name": "edge" }, "publicDomain": "cloud.example.com" });
+    world.apply_object(&full_object(control_plane::KIND, "cloud", &gateway));
+    let running = engine(&world);
+    world.cluster.hold(HTTP_ROUTE, "cloud-nova");
+    converge(&world, &running).await;
+    assert!(!is_ready(&world, nova::KIND, "cloud-nova"));
+    assert!(exists(&world, DAEMON_SET, "cloud-compute-nova-compute"));
 }
 
 #[tokio::test]
