@@ -170,7 +170,7 @@ fn waiting(awaited: &[&Unreachable], left: &[Effect]) -> String {
 }
 
 fn what(effect: &Effect) -> String {
-    let what = match effect.what {
+    let what = match effect.kind {
         EffectKind::Database => "database",
         EffectKind::DatabaseUser => "database user",
         EffectKind::MessagingHost => "virtual host",

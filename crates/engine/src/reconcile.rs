@@ -141,7 +141,7 @@ impl Engine {
             self.prune(&instance, &plan, &manifests).await?;
         }
         // Nodes may leave whatever else is not done, and what is not wanted goes whatever nodes do.
-        if let Some(roster) = &plan.roster {
+        if let Some(roster) = &plan.agents {
             work.at = ConditionType::NodesReady;
             let progress = attempted(self.check_roster(&planned, roster, work).await);
             work.found(ConditionType::NodesReady, progress);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use openstack_operator_model::condition::Progress;
 use openstack_operator_model::node::{self, NOT_READY};
-use openstack_operator_model::plan::{Registry, Roster};
-use openstack_operator_model::status::{NodeRow, NodeState};
+use openstack_operator_model::plan::{NodeAgents, Registry};
+use openstack_operator_model::status::{NodeState, NodeStatus};
 
 use crate::claim::not_available;
 use crate::engine::{Engine, Key};
@@ -26,7 +26,7 @@ impl Engine {
     pub(crate) async fn check_roster(
         &self,
         planned: &Planned<'_>,
-        roster: &Roster,
+        roster: &NodeAgents,
         work: &mut Work,
     ) -> PortResult<Progress> {
         let Planned { key, plan, gathered, .. } = planned;
@@ -55,7 +55,7 @@ impl Engine {
                 Some(agent) if agent.up => NodeState::Up,
                 Some(_) => NodeState::Down,
             };
-            rows.push(NodeRow { name: node.clone(), state, holds: Vec::new(), found: found.remove(node) });
+            rows.push(NodeStatus { name: node.clone(), state, holds: Vec::new(), found: found.remove(node) });
         }
         let before = work.status.nodes.clone();
         for row in before.iter().filter(|row| !roster.nodes.contains(&row.name)) {
@@ -81,7 +81,7 @@ impl Engine {
     }
 
     /// Nodes that have no agent because they are not Ready.
-    async fn lost_agents(&self, gathered: &Gathered, rows: &[NodeRow]) -> PortResult<Vec<String>> {
+    async fn lost_agents(&self, gathered: &Gathered, rows: &[NodeStatus]) -> PortResult<Vec<String>> {
         let mut lost = Vec::new();
         for row in rows.iter().filter(|row| matches!(row.state, NodeState::Missing | NodeState::Down)) {
             if self.is_lost(gathered, &row.name).await? {
@@ -112,9 +112,9 @@ impl Engine {
         &self,
         key: &Key,
         registry: &RegistryLogin,
-        row: &NodeRow,
+        row: &NodeStatus,
         agent: &Agent,
-    ) -> PortResult<Option<NodeRow>> {
+    ) -> PortResult<Option<NodeStatus>> {
         let node = &row.name;
         let open = agent.admission == Admission::Open;
         if open {
@@ -135,7 +135,7 @@ impl Engine {
             tracing::info!(node, "removed the record of a node that has left");
             return Ok(None);
         }
-        Ok(Some(NodeRow { name: node.clone(), state, holds, found: row.found.clone() }))
+        Ok(Some(NodeStatus { name: node.clone(), state, holds, found: row.found.clone() }))
     }
 
     /// Whether another object of the same kind has the node now: then it has not left, but changed hands.
@@ -152,12 +152,12 @@ impl Engine {
     }
 }
 
-fn leaving(rows: &[NodeRow]) -> Vec<&str> {
+fn leaving(rows: &[NodeStatus]) -> Vec<&str> {
     rows.iter().filter(|row| row.state == NodeState::Leaving).map(|row| row.name.as_str()).collect()
 }
 
 /// Progress of the agents of all nodes, without those of lost nodes.
-fn progress(rows: &[NodeRow], lost: &[String]) -> Progress {
+fn progress(rows: &[NodeStatus], lost: &[String]) -> Progress {
     let of = |state: NodeState| -> Vec<&str> {
         let rows = rows.iter().filter(|row| row.state == state && !lost.contains(&row.name));
         rows.map(|row| row.name.as_str()).collect()

@@ -47,7 +47,7 @@ pub fn slug(text: &str) -> String {
 
 /// A node's name as part of an object's name. One with dots is made unique by a hash, since nothing else tells its dots
 /// from another's dashes.
-pub fn word(node: &str) -> String {
+pub fn node_part(node: &str) -> String {
     if node.contains('.') { format!("{}-{}", slug(node), hash(node)) } else { node.to_owned() }
 }
 

@@ -9,8 +9,8 @@ use crate::kind::Kind;
 use crate::node::Node;
 use crate::service::Invalid;
 use crate::status::{
-    CacheServers, ComputeServer, DatabaseServer, IdentityServer, MessagingServer, NetworkServer, NodeRow,
-    NodeState, Provides,
+    CacheServers, ComputeServer, DatabaseServer, IdentityServer, MessagingServer, NetworkServer, NodeState,
+    NodeStatus, Provides,
 };
 
 /// Everything an object needs of others.
@@ -55,7 +55,7 @@ pub fn selects(selector: &Labels, labels: &Labels) -> bool {
 }
 
 /// Name and namespace of a Service of `Needs.addresses`, for an object in this namespace.
-pub fn service_place<'a>(address: &'a str, namespace: &'a str) -> (&'a str, &'a str) {
+pub fn service_name_and_namespace<'a>(address: &'a str, namespace: &'a str) -> (&'a str, &'a str) {
     let mut words = address.split('.');
     (words.next().unwrap_or_default(), words.next().unwrap_or(namespace))
 }
@@ -150,7 +150,7 @@ pub struct Resolved {
 
 impl Resolved {
     /// Nodes that a status says are on their way out, and that are not chosen again.
-    pub fn still_leaving<'a>(&self, rows: &'a [NodeRow]) -> impl Iterator<Item = &'a String> {
+    pub fn still_leaving<'a>(&self, rows: &'a [NodeStatus]) -> impl Iterator<Item = &'a String> {
         let leaving = rows.iter().filter(|row| row.state == NodeState::Leaving).map(|row| &row.name);
         leaving.filter(|name| !self.nodes.contains_key(*name))
     }

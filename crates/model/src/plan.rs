@@ -32,7 +32,7 @@ pub struct Plan {
     pub routes: Vec<Route>,
     pub catalog: Option<Catalog>,
     /// Agents on nodes, who register themselves somewhere.
-    pub roster: Option<Roster>,
+    pub agents: Option<NodeAgents>,
     /// Other objects of the operator that this one consists of.
     pub children: Vec<Child>,
     /// Children that cannot be, and why.
@@ -52,7 +52,7 @@ pub struct Plan {
 pub type FileName = String;
 
 /// A word that is mostly known when the program is written.
-pub type Word = Cow<'static, str>;
+pub type NamePart = Cow<'static, str>;
 
 /// A volume that all pods of the workloads that mount it share.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,7 +144,7 @@ pub struct IdentityUser {
 
 /// Agents that register themselves by the names of their nodes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Roster {
+pub struct NodeAgents {
     /// Object with which they register.
     pub provider: Reference,
     pub registry: Registry,
@@ -209,9 +209,9 @@ pub enum TaskStage {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// What the pods are within the service, e.g. `api`.
-    pub component: Word,
+    pub component: NamePart,
     /// End of the workload's name, where the instance has more than one.
-    pub suffix: Option<Word>,
+    pub suffix: Option<NamePart>,
     pub controller: Controller,
     pub replicas: i32,
     pub pod: Pod,
@@ -244,7 +244,7 @@ impl Workload {
     /// nodes are not replaced for it.
     #[must_use]
     pub fn leaving(&self, nodes: &[String]) -> Option<Self> {
-        let word = |word: &Word| Word::from(format!("{word}-leaving"));
+        let word = |word: &NamePart| NamePart::from(format!("{word}-leaving"));
         // A node may leave because of a taint, and what it holds needs the pods nevertheless.
         let every_taint = Toleration { operator: Some(TolerationOperator::Exists), ..Toleration::default() };
         let scheduling = Scheduling {
@@ -266,7 +266,7 @@ impl Workload {
 pub enum Controller {
     Deployment,
     /// A Deployment whose old pods go before new ones come, since two at once would harm each other.
-    Alone,
+    Recreate,
     /// Pods with names and volumes of their own, all started at once.
     StatefulSet {
         claims: Vec<Claim>,
@@ -288,7 +288,7 @@ pub struct Claim {
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkService {
     /// End of the Service's name; none for the instance's main address.
-    pub suffix: Option<Word>,
+    pub suffix: Option<NamePart>,
     pub ports: Vec<Port>,
     /// Gives every pod a name, also before it is ready, instead of one address for all.
     pub headless: bool,
@@ -308,7 +308,7 @@ pub struct Route {
     pub hostname: String,
     pub gateway: crate::common::GatewayReference,
     /// End of the Service's name that it leads to, and of its own; none for the instance's main address.
-    pub suffix: Option<Word>,
+    pub suffix: Option<NamePart>,
     pub port: u16,
 }
 

@@ -45,10 +45,10 @@ pub struct Status {
     pub memory: BTreeMap<String, String>,
     /// Nodes that have a part of the object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub nodes: Vec<NodeRow>,
+    pub nodes: Vec<NodeStatus>,
     /// Services of a cloud.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub services: Vec<ServiceRow>,
+    pub services: Vec<ServiceStatus>,
 }
 
 impl Status {
@@ -69,7 +69,7 @@ impl Status {
 
 /// How the agent of one node is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct NodeRow {
+pub struct NodeStatus {
     pub name: String,
     pub state: NodeState,
     /// What keeps a node from being left, e.g. the servers that it runs.
@@ -113,7 +113,7 @@ pub enum Stage {
 /// One service of a cloud.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ServiceRow {
+pub struct ServiceStatus {
     pub kind: String,
     pub name: String,
     pub ready: bool,
@@ -279,7 +279,8 @@ fn messaging_port() -> u16 {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Effect {
-    pub what: EffectKind,
+    #[serde(rename = "what")]
+    pub kind: EffectKind,
     /// Object on which it was made, or the administrator's Secret of a server that is no object.
     pub provider: Reference,
     /// Address of a server that is no object.

@@ -81,7 +81,7 @@ impl service::Service for Service {
         let OVNChassisSpec { hostname, ovn, .. } = &context.object.spec;
         let name = &ovn.cluster_ref.name;
         let network = context.inputs.network(ovn::KIND, name, "spec.ovn.clusterRef.name")?;
-        let roster = ovn::roster(name, &network.southbound, vec![hostname.clone()]);
-        Ok(Plan { roster: Some(roster), ..Plan::default() })
+        let agents = ovn::node_agents(name, &network.southbound, vec![hostname.clone()]);
+        Ok(Plan { agents: Some(agents), ..Plan::default() })
     }
 }

@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::control_plane::OpenStackControlPlaneSpec;
-use crate::takes::rules::validation;
-use crate::takes::{self, Take, Takes};
+use crate::inputs::rules::validation;
+use crate::inputs::{self, Input, Inputs};
 
 mod block;
 mod requirement;
@@ -33,7 +33,7 @@ pub(crate) use settle::QUORUM;
 pub trait Part: 'static {
     type Object: Resource<DynamicType = ()> + CustomResourceExt + DeserializeOwned + Send + Sync;
     /// Settings of its objects, but for release and images.
-    type Template: Takes + Clone + Serialize + DeserializeOwned;
+    type Template: Inputs + Clone + Serialize + DeserializeOwned;
     const KIND: Kind;
     /// The service's plain name, e.g. for labels.
     const NAME: &'static str;
@@ -60,7 +60,7 @@ pub trait Part: 'static {
     fn settle(_template: &mut Self::Template, _cloud: &Cloud<'_>) {}
 
     /// Where clients find the cloud, where this service is the one that they ask first.
-    fn entrance(_template: &Self::Template) -> Option<String> {
+    fn endpoint(_template: &Self::Template) -> Option<String> {
         None
     }
 
@@ -94,11 +94,11 @@ impl<P: Part> service::Service for Deployed<P> {
     const DIRECTS: bool = P::DIRECTS;
 
     fn definition() -> CustomResourceDefinition {
-        takes::rules::add::<P::Template>(P::Object::crd())
+        inputs::rules::add::<P::Template>(P::Object::crd())
     }
 
     fn needs(object: &P::Object) -> Needs {
-        takes::needs(P::template(object)).and(P::needs(object))
+        inputs::needs(P::template(object)).and(P::needs(object))
     }
 
     fn plan(context: &Context<'_, P::Object>) -> Result<Plan, Invalid> {
@@ -151,7 +151,7 @@ pub enum Settled {
     Child {
         spec: Value,
         /// Where clients find the cloud.
-        entrance: Option<String>,
+        endpoint: Option<String>,
     },
     /// The part cannot be, for this reason.
     LeftOut(String),
@@ -175,49 +175,49 @@ impl<P: Part> AnyPart for Entry<Deployed<P>> {
     }
 
     fn block(&self) -> JSONSchemaProps {
-        block::schema(P::Object::crd(), &P::Template::declaration().takes())
+        block::schema(P::Object::crd(), &P::Template::declaration().inputs())
     }
 
     fn cloud_rules(&self) -> Vec<ValidationRule> {
         let own = P::cloud_rules().into_iter();
-        let topologies = block::topology_rules(P::FIELD, P::Template::declaration().takes());
+        let topologies = block::topology_rules(P::FIELD, P::Template::declaration().inputs());
         own.chain(topologies).map(|(rule, message)| validation(rule, message)).collect()
     }
 
     fn components(&self) -> Vec<&'static str> {
         let mut declaration = P::Template::declaration();
-        let fields = declaration.takes().into_iter().filter_map(|take| match take {
-            Take::Component { field, .. } => Some(field),
+        let fields = declaration.inputs().into_iter().filter_map(|input| match input {
+            Input::Component { field, .. } => Some(field),
             _ => None,
         });
         fields.collect()
     }
 
     fn requirements(&self) -> Vec<requirement::Requirement> {
-        requirement::requirements(P::Template::declaration().takes())
+        requirement::requirements(P::Template::declaration().inputs())
     }
 
     fn sources(&self) -> Vec<Kind> {
-        requirement::sources(P::Template::declaration().takes())
+        requirement::sources(P::Template::declaration().inputs())
     }
 
     fn settle(&self, block: &Value, cloud: &Cloud<'_>) -> Result<Settled, Invalid> {
         let field = format!("spec.{}", P::FIELD);
         let mut template = P::Template::deserialize(block)
             .map_err(|error| Invalid::new(&field, format!("cannot be read: {error}")))?;
-        for take in template.takes() {
-            match settle::settle(take, cloud, P::FIELD) {
+        for input in template.inputs() {
+            match settle::settle(input, cloud, P::FIELD) {
                 Ok(()) => {}
                 Err(settle::Unsettled::LeftOut(reason)) => return Ok(Settled::LeftOut(reason)),
                 Err(settle::Unsettled::Invalid(invalid)) => return Err(invalid),
             }
         }
         P::settle(&mut template, cloud);
-        let entrance = P::entrance(&template);
+        let endpoint = P::endpoint(&template);
         let origin = Origin { release: cloud.spec.release, images: cloud.spec.images.clone() };
         let mut spec = fields(&field, &template)?;
         spec.extend(fields(&field, &origin)?);
-        Ok(Settled::Child { spec: Value::Object(spec), entrance })
+        Ok(Settled::Child { spec: Value::Object(spec), endpoint })
     }
 }
 

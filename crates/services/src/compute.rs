@@ -9,7 +9,7 @@ use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{
-    Check, Container, Host, HostPath, Mount, Plan, Pod, Privilege, Probes, Registry, Roster, Variable,
+    Check, Container, Host, HostPath, Mount, NodeAgents, Plan, Pod, Privilege, Probes, Registry, Variable,
     Workload,
 };
 use openstack_operator_model::service::{Context, Invalid};
@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::cloud::{Part, Presence};
 use crate::concern::IdentitySettings;
+use crate::inputs::{self, Input, Inputs, Link, Role};
 use crate::program::Amounts;
 use crate::shared::{self, Account, Identity};
-use crate::takes::{self, Link, Role, Take, Takes};
 use crate::template::ServiceReference;
 use crate::{nova, placement, switch};
 
@@ -84,26 +84,26 @@ pub struct NovaComputeTemplate {
     pub common: Common,
 }
 
-impl Takes for NovaComputeTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
-        let mut takes = vec![
-            Take::Identity(&mut self.keystone),
-            Take::Service {
+impl Inputs for NovaComputeTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
+        let mut inputs = vec![
+            Input::Identity(&mut self.keystone),
+            Input::Service {
                 field: "nova",
                 kind: nova::KIND,
                 link: Link::UsesAndWaitsFor,
                 reference: &mut self.nova.cluster_ref,
             },
-            Take::Service {
+            Input::Service {
                 field: "placement",
                 kind: placement::KIND,
                 link: Link::WaitsFor,
                 reference: &mut self.placement.cluster_ref,
             },
-            Take::Component { field: "libvirt", settings: &mut self.libvirt },
+            Input::Component { field: "libvirt", settings: &mut self.libvirt },
         ];
-        takes.extend(takes::pods(&mut self.common.pods, Role::Compute));
-        takes
+        inputs.extend(inputs::pods(&mut self.common.pods, Role::Compute));
+        inputs
     }
 }
 
@@ -167,9 +167,9 @@ impl Part for Service {
         let bus = Variable::secret("OS_DEFAULT__TRANSPORT_URL", &cell.messaging_secret, "transport_url");
         let secrets = [bus].into_iter().chain(account.credentials(&nova::PEERS)).collect();
         let mut agent = compute_agent(context, secrets, cell.messaging_port);
-        agent.after = takes::waits(template);
+        agent.after = inputs::waits(template);
         // Without an administrator nobody can ask which nodes have registered.
-        let roster = account.server.secret.is_some().then(|| Roster {
+        let agents = account.server.secret.is_some().then(|| NodeAgents {
             provider: Reference::new(nova::KIND, name),
             registry: Registry::Hypervisors { url: compute.url.clone(), identity: account.server.clone() },
             nodes: context.inputs.chosen_nodes(),
@@ -177,7 +177,7 @@ impl Part for Service {
         Ok(Plan {
             files: files.into_iter().collect(),
             workloads: shared::with_leaving(vec![libvirt(context), agent], &context.inputs.leaving_nodes()),
-            roster,
+            agents,
             pull_secrets: origin.images.pull_secrets.clone(),
             additions: template.common.pods.additions.clone(),
             ..Plan::default()
@@ -280,7 +280,7 @@ fn libvirt(context: &Context<'_, NovaCompute>) -> Workload {
                 on_host: "/var/lib/openstack/libvirt-qemu".to_owned(),
                 kind: HostPath::Directory,
             },
-            shared::host("lib-nova", "/var/lib/nova", HostPath::Seen),
+            shared::host("lib-nova", "/var/lib/nova", HostPath::HostToContainer),
             shared::host("cgroup", "/sys/fs/cgroup", HostPath::Existing),
         ],
         probes: Probes {
@@ -335,7 +335,7 @@ fn compute_agent(context: &Context<'_, NovaCompute>, secrets: Vec<Variable>, bus
             shared::file(nova::CONFIGURATION, "/etc/nova/nova.conf"),
             run(),
             shared::host("dev", "/dev", HostPath::Existing),
-            shared::host("lib-nova", "/var/lib/nova", HostPath::Shared),
+            shared::host("lib-nova", "/var/lib/nova", HostPath::Bidirectional),
             switch::run_directory(),
             shared::scratch("tmp", "/tmp"),
         ],

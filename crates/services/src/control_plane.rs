@@ -12,8 +12,8 @@ use openstack_operator_model::service::{self, Context, Invalid};
 
 use crate::PARTS;
 use crate::cloud::{self, AnyPart, Cloud, Settled};
-use crate::takes::ALL_COMPONENTS;
-use crate::takes::rules::validation;
+use crate::inputs::ALL_COMPONENTS;
+use crate::inputs::rules::validation;
 
 pub use spec::*;
 
@@ -53,8 +53,8 @@ impl service::Service for Service {
             let kind = part.kind();
             let name = name::part(context.name, part.field());
             match part.settle(spec.block(part.field()), &cloud)? {
-                Settled::Child { spec, entrance } => {
-                    plan.endpoint = plan.endpoint.or(entrance);
+                Settled::Child { spec, endpoint } => {
+                    plan.endpoint = plan.endpoint.or(endpoint);
                     plan.children.push(Child { kind, name, stage: Some(part.stage()), spec });
                 }
                 Settled::LeftOut(reason) => plan.skipped.push(Skipped { kind, name, reason }),

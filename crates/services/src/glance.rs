@@ -213,7 +213,7 @@ fn add_api(glance: &mut Program<'_, Glance>, mounts: Vec<Mount>) {
     workload.pod.grace_seconds = 300;
     if template.is_exclusive() {
         // Pods of two nodes cannot have the volume at once: a new one would wait for the old one for ever.
-        workload.controller = Controller::Alone;
+        workload.controller = Controller::Recreate;
     }
     if let Some(api) = workload.pod.containers.first_mut() {
         api.mounts.extend(mounts);

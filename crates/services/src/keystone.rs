@@ -59,7 +59,7 @@ impl Part for Service {
         vec![shared::either("identity", "authUrl", "keystone", "an existing Keystone")]
     }
 
-    fn entrance(template: &KeystoneTemplate) -> Option<String> {
+    fn endpoint(template: &KeystoneTemplate) -> Option<String> {
         api::public_url(&template.exposure)
     }
 
@@ -82,7 +82,7 @@ impl Part for Service {
         let identity = identity(context, &keystone, &administrator);
         if template.bootstrap.admin_password_secret_ref.is_none() {
             let password = [(administrator.1.as_str(), Entry::Password { length: 32 })];
-            keystone.plan.secrets.push(SecretPlan::of(&administrator.0, password));
+            keystone.plan.secrets.push(SecretPlan::with_entries(&administrator.0, password));
         }
         keystone.database(&DatabaseClaim::new(&template.database, "keystone", "database"))?;
         if template.notifications.enabled {

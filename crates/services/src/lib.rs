@@ -14,6 +14,7 @@ pub mod compute;
 pub mod concern;
 pub mod control_plane;
 pub mod glance;
+pub mod inputs;
 pub mod keystone;
 pub mod mariadb;
 pub mod memcached;
@@ -25,7 +26,6 @@ mod program;
 pub mod rabbitmq;
 mod shared;
 pub mod switch;
-pub mod takes;
 pub mod template;
 
 /// Every part that a cloud can have, in the order in which they are started. A new service is one file and one line
@@ -62,7 +62,7 @@ pub fn of_kind(kind: &str) -> Option<&'static dyn AnyService> {
 }
 
 /// Fields of the parts that a cloud can be without and still issue tokens.
-pub fn beyond_identity() -> impl Iterator<Item = &'static str> {
+pub fn fields_beyond_identity() -> impl Iterator<Item = &'static str> {
     let identity = || PARTS.iter().filter(|part| part.stage() == Stage::Identity);
     let needed: Vec<Kind> =
         identity().flat_map(|part| [vec![part.kind()], part.sources()].concat()).collect();

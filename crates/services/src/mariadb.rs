@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::cloud::{Part, Presence};
 use crate::control_plane::OpenStackControlPlaneSpec;
+use crate::inputs::{self, Input, Inputs};
 use crate::program::Amounts;
 use crate::shared;
-use crate::takes::{self, Take, Takes};
 
 mod galera;
 
@@ -95,9 +95,9 @@ impl MariaDBTemplate {
     }
 }
 
-impl Takes for MariaDBTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
-        takes::quorum(&mut self.replicas, &mut self.storage, &mut self.common.pods)
+impl Inputs for MariaDBTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
+        inputs::quorum(&mut self.replicas, &mut self.storage, &mut self.common.pods)
     }
 }
 

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::cloud::{Part, Presence};
 use crate::control_plane::OpenStackControlPlaneSpec;
+use crate::inputs::{self, Input, Inputs, Role, Scale};
 use crate::program::Amounts;
 use crate::shared;
-use crate::takes::{self, Role, Scale, Take, Takes};
 
 pub const KIND: Kind = Kind::own("Memcached", "memcacheds");
 const PORT: Port = Port { name: "memcached", number: 11211 };
@@ -54,11 +54,11 @@ pub struct MemcachedTemplate {
     pub common: PodSettings,
 }
 
-impl Takes for MemcachedTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
-        let mut takes = vec![Take::Replicas { scale: Scale::Quorum, replicas: &mut self.replicas }];
-        takes.extend(takes::pods(&mut self.common, Role::Control));
-        takes
+impl Inputs for MemcachedTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
+        let mut inputs = vec![Input::Replicas { scale: Scale::Quorum, replicas: &mut self.replicas }];
+        inputs.extend(inputs::pods(&mut self.common, Role::Control));
+        inputs
     }
 }
 

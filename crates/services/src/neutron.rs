@@ -120,7 +120,7 @@ impl Part for Service {
             Backend::Agents(settings) => {
                 add_worker(&mut neutron, "rpc-server", &template.rpc_server, bus.port);
                 by_agents::extend(&mut neutron, settings, compute, &bus);
-                neutron.plan.roster = by_agents::roster(context, &neutron.internal_url, &account);
+                neutron.plan.agents = by_agents::node_agents(context, &neutron.internal_url, &account);
             }
         }
         Ok(neutron.finish())

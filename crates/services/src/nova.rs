@@ -85,7 +85,7 @@ impl Part for Service {
         let cells = cell::cells(context, &mut nova.plan)?;
         let metadata_secret = name::part(context.name, "metadata");
         let shared_secret = [(METADATA_KEY, Entry::Password { length: 32 })];
-        nova.plan.secrets.push(SecretPlan::of(&metadata_secret, shared_secret));
+        nova.plan.secrets.push(SecretPlan::with_entries(&metadata_secret, shared_secret));
         nova.plan.files.insert(INSTALL.to_owned(), include_str!("nova/install.sh").to_owned());
         add_tasks(&mut nova, &cells, bus.hosts);
         let cache = shared::cache_servers(context, &template.cache.servers)?;

@@ -10,8 +10,8 @@ use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::plan::{
-    Check, Child, Claim, Container, Controller, Mount, NetworkService, Plan, Pod, Port, Probes, Registry,
-    Roster, Variable, Workload,
+    Check, Child, Claim, Container, Controller, Mount, NetworkService, NodeAgents, Plan, Pod, Port, Probes,
+    Registry, Variable, Workload,
 };
 use openstack_operator_model::service::{Context, Direction, Invalid, Member};
 use openstack_operator_model::status::{NetworkServer, Provides, Stage};
@@ -109,8 +109,8 @@ impl Part for Service {
         let mut live_files = BTreeMap::new();
         let children = node::add_settings(context, &mut live_files)?;
         let network = network(context);
-        let roster = |network: &NetworkServer| {
-            roster(context.name, &network.southbound, context.inputs.chosen_nodes())
+        let node_agents = |network: &NetworkServer| {
+            node_agents(context.name, &network.southbound, context.inputs.chosen_nodes())
         };
         let mut workloads = Vec::new();
         for (database, settings) in databases(template) {
@@ -127,7 +127,7 @@ impl Part for Service {
             workloads,
             children,
             remarks: missing_connections(context),
-            roster: network.as_ref().map(roster),
+            agents: network.as_ref().map(node_agents),
             provides: Provides { network, ..Provides::default() },
             pull_secrets: origin.images.pull_secrets.clone(),
             additions: template.common.additions.clone(),
@@ -162,8 +162,8 @@ fn files() -> BTreeMap<String, String> {
 }
 
 /// Where the switches of nodes register.
-pub(crate) fn roster(network: &str, southbound: &[String], nodes: Vec<String>) -> Roster {
-    Roster {
+pub(crate) fn node_agents(network: &str, southbound: &[String], nodes: Vec<String>) -> NodeAgents {
+    NodeAgents {
         provider: Reference::new(KIND, network),
         registry: Registry::Chassis { southbound: southbound.to_vec(), database: SOUTHBOUND.schema },
         nodes,
@@ -177,13 +177,13 @@ fn chassis(context: &Context<'_, OVNNetwork>, hostname: &str, links: ChassisLink
         .map_err(|error| Invalid::new("spec", format!("has no JSON form: {error}")))?;
     Ok(Child {
         kind: chassis::KIND,
-        name: name::part(context.name, &name::word(hostname)),
+        name: name::part(context.name, &name::node_part(hostname)),
         stage: None,
         spec,
     })
 }
 
-fn databases(template: &OVNNetworkTemplate) -> [(&'static Database, &GroupSettings); 2] {
+fn databases(template: &OVNNetworkTemplate) -> [(&'static Database, &RaftSettings); 2] {
     [(&NORTHBOUND, &template.northbound), (&SOUTHBOUND, &template.southbound)]
 }
 
@@ -194,7 +194,7 @@ fn pods(name: &str, database: &Database, number: i32) -> Vec<String> {
 }
 
 /// How many pods a database has at the moment: more than are wanted while some are leaving.
-fn size(context: &Context<'_, OVNNetwork>, database: &Database, settings: &GroupSettings) -> i32 {
+fn size(context: &Context<'_, OVNNetwork>, database: &Database, settings: &RaftSettings) -> i32 {
     raft::size(database.component, settings.replicas(), context.memory)
 }
 
@@ -202,7 +202,7 @@ fn size(context: &Context<'_, OVNNetwork>, database: &Database, settings: &Group
 fn client_hosts(
     context: &Context<'_, OVNNetwork>,
     database: &Database,
-    settings: &GroupSettings,
+    settings: &RaftSettings,
 ) -> Vec<String> {
     let domain = format!("{}.svc.{}", context.namespace, context.site.cluster_domain);
     let pods = pods(context.name, database, settings.replicas());
@@ -219,7 +219,7 @@ fn connections(template: &OVNNetworkTemplate) -> impl Iterator<Item = &Connectio
 fn network(context: &Context<'_, OVNNetwork>) -> Option<NetworkServer> {
     let template = &context.object.spec.template;
     let address = |name: &str, port: u16| Some(format!("tcp:{}:{port}", context.inputs.addresses.get(name)?));
-    let addresses = |database: &Database, settings: &GroupSettings, connection: &Option<Connection>| {
+    let addresses = |database: &Database, settings: &RaftSettings, connection: &Option<Connection>| {
         if let Some(Connection { service }) = connection {
             return Some(vec![address(&service.name, service.port)?]);
         }
@@ -275,7 +275,7 @@ fn container(
 fn database_workload(
     context: &Context<'_, OVNNetwork>,
     database: &Database,
-    settings: &GroupSettings,
+    settings: &RaftSettings,
 ) -> Workload {
     let environment = || {
         vec![
@@ -333,7 +333,7 @@ fn database_workload(
 fn database_services(
     context: &Context<'_, OVNNetwork>,
     database: &Database,
-    settings: &GroupSettings,
+    settings: &RaftSettings,
 ) -> Vec<NetworkService> {
     let members = NetworkService {
         suffix: Some(database.short.into()),

@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::cloud::{Part, Presence};
 use crate::control_plane::OpenStackControlPlaneSpec;
+use crate::inputs::{self, Input, Inputs};
 use crate::program::Amounts;
 use crate::shared;
-use crate::takes::{self, Take, Takes};
 
 pub const KIND: Kind = Kind::own("RabbitMQ", "rabbitmqs");
 const AMQP: Port = Port { name: "amqp", number: 5672 };
@@ -82,9 +82,9 @@ impl RabbitMQTemplate {
     }
 }
 
-impl Takes for RabbitMQTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
-        takes::quorum(&mut self.replicas, &mut self.storage, &mut self.common.pods)
+impl Inputs for RabbitMQTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
+        inputs::quorum(&mut self.replicas, &mut self.storage, &mut self.common.pods)
     }
 }
 

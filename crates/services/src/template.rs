@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::concern::{CacheSettings, DatabaseSettings, IdentitySettings};
-use crate::takes::{self, Needed, Role, Scale, Take, Takes};
+use crate::inputs::{self, Input, Inputs, Needed, Role, Scale};
 
 /// Settings of a service with one API and one database.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -27,17 +27,17 @@ pub struct ApiTemplate {
     pub common: Common,
 }
 
-impl Takes for ApiTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
-        let mut takes = vec![
-            Take::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
-            Take::Exposure(&mut self.exposure),
-            Take::Database { field: "database", needed: Needed::Always, settings: &mut self.database },
-            Take::Cache(&mut self.cache),
-            Take::Identity(&mut self.keystone),
+impl Inputs for ApiTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
+        let mut inputs = vec![
+            Input::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
+            Input::Exposure(&mut self.exposure),
+            Input::Database { field: "database", needed: Needed::Always, settings: &mut self.database },
+            Input::Cache(&mut self.cache),
+            Input::Identity(&mut self.keystone),
         ];
-        takes.extend(takes::pods(&mut self.common.pods, Role::Control));
-        takes
+        inputs.extend(inputs::pods(&mut self.common.pods, Role::Control));
+        inputs
     }
 }
 

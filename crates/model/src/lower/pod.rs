@@ -21,10 +21,10 @@ pub(super) fn template(lowering: &Lowering<'_>, component: &str, pod: &Pod) -> c
         init_containers: (!pod.setup.is_empty()).then(|| pod.setup.iter().map(container).collect()),
         containers: pod.containers.iter().map(container).collect(),
         volumes: volumes(lowering, pod),
-        host_network: (pod.host != Host::Apart).then_some(true),
+        host_network: (pod.host != Host::Isolated).then_some(true),
         host_pid: (pod.host == Host::NetworkAndProcesses).then_some(true),
         // Else names would be looked up where the node looks them up, who knows nothing of the cluster's.
-        dns_policy: (pod.host != Host::Apart).then(|| "ClusterFirstWithHostNet".to_owned()),
+        dns_policy: (pod.host != Host::Isolated).then(|| "ClusterFirstWithHostNet".to_owned()),
         termination_grace_period_seconds: Some(pod.grace_seconds),
         node_selector: (!pod.scheduling.node_selector.is_empty())
             .then(|| pod.scheduling.node_selector.clone()),
@@ -260,8 +260,8 @@ fn mount(mount: &Mount) -> core::VolumeMount {
         Mount::Host { path, .. } => (*path, None, false),
     };
     let propagation = match mount {
-        Mount::Host { kind: HostPath::Seen, .. } => Some("HostToContainer".to_owned()),
-        Mount::Host { kind: HostPath::Shared, .. } => Some("Bidirectional".to_owned()),
+        Mount::Host { kind: HostPath::HostToContainer, .. } => Some("HostToContainer".to_owned()),
+        Mount::Host { kind: HostPath::Bidirectional, .. } => Some("Bidirectional".to_owned()),
         _ => None,
     };
     core::VolumeMount {
@@ -313,7 +313,9 @@ fn volume(lowering: &Lowering<'_>, mount: &Mount) -> core::Volume {
         }
         Mount::Host { on_host, kind, .. } => {
             let type_ = match kind {
-                HostPath::Directory | HostPath::Seen | HostPath::Shared => "DirectoryOrCreate",
+                HostPath::Directory | HostPath::HostToContainer | HostPath::Bidirectional => {
+                    "DirectoryOrCreate"
+                }
                 HostPath::Existing => "Directory",
                 HostPath::Device => "CharDevice",
             };

@@ -32,7 +32,9 @@ fn controller(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
     let mut template = pod::template(lowering, &workload.component, &workload.pod);
     let selector = selector(lowering, workload);
     let (kind, spec) = match &workload.controller {
-        Controller::Deployment | Controller::Alone => (DEPLOYMENT, deployment(workload, selector, template)),
+        Controller::Deployment | Controller::Recreate => {
+            (DEPLOYMENT, deployment(workload, selector, template))
+        }
         Controller::StatefulSet { claims, volumes_deleted } => {
             let members = workload.services.iter().find(|service| service.headless);
             let service_name = members.map(|service| instance.part(service.suffix.as_deref()));
@@ -79,7 +81,7 @@ fn controller(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
 }
 
 fn deployment(workload: &Workload, selector: LabelSelector, template: PodTemplateSpec) -> Value {
-    let strategy = if workload.controller == Controller::Alone {
+    let strategy = if workload.controller == Controller::Recreate {
         DeploymentStrategy { type_: Some("Recreate".to_owned()), rolling_update: None }
     } else {
         // A new pod serves before an old one goes, also where there is only one.
@@ -141,7 +143,7 @@ fn disruption_budget(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
     let instance = lowering.instance;
     let name = instance.part(workload.suffix.as_deref());
     let policy = match workload.controller {
-        Controller::Deployment | Controller::Alone | Controller::DaemonSet => "AlwaysAllow",
+        Controller::Deployment | Controller::Recreate | Controller::DaemonSet => "AlwaysAllow",
         // Members of a group are counted on even while they are not ready.
         Controller::StatefulSet { .. } => "IfHealthyBudget",
     };

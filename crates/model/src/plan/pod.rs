@@ -37,7 +37,7 @@ impl Pod {
 pub enum Host {
     /// Nothing.
     #[default]
-    Apart,
+    Isolated,
     /// The node's network.
     Network,
     /// The node's network, and its processes.
@@ -143,9 +143,9 @@ pub enum HostPath {
     /// A directory, made where it is missing.
     Directory,
     /// A directory below which the pod sees later mounts of the node.
-    Seen,
+    HostToContainer,
     /// A directory below which later mounts of either side are seen by both.
-    Shared,
+    Bidirectional,
     /// A directory that every node has.
     Existing,
     Device,

@@ -13,7 +13,7 @@ pub struct SecretPlan {
 
 impl SecretPlan {
     /// A Secret that goes with its object.
-    pub fn of<const N: usize>(name: &str, entries: [(&str, Entry); N]) -> Self {
+    pub fn with_entries<const N: usize>(name: &str, entries: [(&str, Entry); N]) -> Self {
         let entries = entries.map(|(key, entry)| (key.to_owned(), entry)).into();
         Self { name: name.to_owned(), content: SecretContent::Entries(entries), retained: false }
     }
@@ -21,7 +21,7 @@ impl SecretPlan {
     /// A Secret with `username` and a generated `password`.
     pub fn login(name: &str, user: &str) -> Self {
         let password = Entry::Password { length: 32 };
-        Self::of(name, [("username", Entry::Text(user.to_owned())), ("password", password)])
+        Self::with_entries(name, [("username", Entry::Text(user.to_owned())), ("password", password)])
     }
 }
 

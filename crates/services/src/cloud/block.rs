@@ -5,7 +5,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::takes::{ALL_COMPONENTS, Take};
+use crate::inputs::{ALL_COMPONENTS, Input};
 
 /// What stands for the four fields of a scheduling in a block.
 const TOPOLOGY: &str = "topology";
@@ -13,7 +13,7 @@ const TOPOLOGY: &str = "topology";
 const SCHEDULING: [&str; 4] = ["nodeSelector", "tolerations", "topologySpread", "priorityClassName"];
 
 /// The schema of a block.
-pub(super) fn schema(definition: CustomResourceDefinition, takes: &[Take<'_>]) -> JSONSchemaProps {
+pub(super) fn schema(definition: CustomResourceDefinition, inputs: &[Input<'_>]) -> JSONSchemaProps {
     let kind = definition.spec.names.kind;
     let mut versions = definition.spec.versions.into_iter();
     let schema = versions.find_map(|version| version.schema?.open_api_v3_schema).unwrap_or_default();
@@ -24,12 +24,12 @@ pub(super) fn schema(definition: CustomResourceDefinition, takes: &[Take<'_>]) -
         remove(&mut block, field);
     }
     // A topology comes before the removals, which would take an object away that has nothing else.
-    for take in takes {
-        if let Take::Scheduling { field, .. } = take {
+    for input in inputs {
+        if let Input::Scheduling { field, .. } = input {
             insert(&mut block, field, TOPOLOGY, json!({ "type": "string", "maxLength": 63 }));
         }
     }
-    for path in takes.iter().flat_map(settled) {
+    for path in inputs.iter().flat_map(settled) {
         remove(&mut block, &path);
     }
     strip(&mut block, &kind);
@@ -38,36 +38,36 @@ pub(super) fn schema(definition: CustomResourceDefinition, takes: &[Take<'_>]) -
 }
 
 /// Fields of a block that a cloud settles.
-fn settled(take: &Take<'_>) -> Vec<String> {
+fn settled(input: &Input<'_>) -> Vec<String> {
     let below = |field: &str, names: &[&str]| -> Vec<String> {
         let prefix = if field.is_empty() { String::new() } else { format!("{field}.") };
         names.iter().map(|name| format!("{prefix}{name}")).collect()
     };
-    match take {
-        Take::Exposure(_) => below("", &["gatewayRef", "publicScheme"]),
-        Take::Database { field, .. } => {
+    match input {
+        Input::Exposure(_) => below("", &["gatewayRef", "publicScheme"]),
+        Input::Database { field, .. } => {
             below(field, &["clusterRef", "host", "port", "secretRef", "adminSecretRef"])
         }
-        Take::Messaging { field, .. } | Take::Region { field, .. } | Take::Users(field) => {
+        Input::Messaging { field, .. } | Input::Region { field, .. } | Input::Users(field) => {
             vec![(*field).to_owned()]
         }
-        Take::Cache(_) => vec!["cache".to_owned()],
-        Take::Identity(_) => vec!["keystone".to_owned()],
-        Take::Service { field, .. } => below(field, &["clusterRef"]),
-        Take::Scheduling { field, .. } => below(field, &SCHEDULING),
-        Take::Component { field, .. } => {
+        Input::Cache(_) => vec!["cache".to_owned()],
+        Input::Identity(_) => vec!["keystone".to_owned()],
+        Input::Service { field, .. } => below(field, &["clusterRef"]),
+        Input::Scheduling { field, .. } => below(field, &SCHEDULING),
+        Input::Component { field, .. } => {
             let field = if *field == ALL_COMPONENTS { "" } else { field };
             below(field, &["resources", "image"])
         }
-        Take::Pods { .. } => below("", &["dependsOn", "extraMounts", "podLabels", "podAnnotations"]),
-        Take::Hostname { .. } | Take::Replicas { .. } | Take::StorageClass(_) => Vec::new(),
+        Input::Pods { .. } => below("", &["dependsOn", "extraMounts", "podLabels", "podAnnotations"]),
+        Input::Hostname { .. } | Input::Replicas { .. } | Input::StorageClass(_) => Vec::new(),
     }
 }
 
 /// Rules of a cloud that hold the names of topologies to those that it defines.
-pub(super) fn topology_rules(block: &str, takes: Vec<Take<'_>>) -> Vec<(String, String)> {
-    let rule = |take: Take<'_>| {
-        let Take::Scheduling { field, .. } = take else { return None };
+pub(super) fn topology_rules(block: &str, inputs: Vec<Input<'_>>) -> Vec<(String, String)> {
+    let rule = |input: Input<'_>| {
+        let Input::Scheduling { field, .. } = input else { return None };
         let names = [block].into_iter().chain(field.split('.')).filter(|name| !name.is_empty());
         let mut path = "self.spec".to_owned();
         let absent: Vec<String> = names
@@ -82,7 +82,7 @@ pub(super) fn topology_rules(block: &str, takes: Vec<Take<'_>>) -> Vec<(String, 
             format!("{} is not in spec.topologies", path.trim_start_matches("self.")),
         ))
     };
-    takes.into_iter().filter_map(rule).collect()
+    inputs.into_iter().filter_map(rule).collect()
 }
 
 /// The object schema below which the last field of a path is, and that field.

@@ -7,7 +7,7 @@ use openstack_operator_model::service::Invalid;
 use super::Cloud;
 use crate::concern::{CacheSettings, DatabaseSettings, IdentitySettings, MessagingSettings};
 use crate::control_plane::ComponentSettings;
-use crate::takes::{Link, Needed, Role, Scale, Take};
+use crate::inputs::{Input, Link, Needed, Role, Scale};
 use crate::{keystone, mariadb, memcached, rabbitmq};
 
 /// Pods that share nothing, in a cloud that survives the loss of a node.
@@ -25,30 +25,30 @@ pub(super) enum Unsettled {
 type Result = std::result::Result<(), Unsettled>;
 
 /// Fills in one thing that the part of this block takes. What the block says itself stays.
-pub(super) fn settle(take: Take<'_>, cloud: &Cloud<'_>, block: &str) -> Result {
-    match take {
-        Take::Exposure(exposure) => settle_exposure(exposure, cloud, block),
-        Take::Hostname { host, hostname, .. } => {
+pub(super) fn settle(input: Input<'_>, cloud: &Cloud<'_>, block: &str) -> Result {
+    match input {
+        Input::Exposure(exposure) => settle_exposure(exposure, cloud, block),
+        Input::Hostname { host, hostname, .. } => {
             hostname.get_or_insert_with(|| format!("{host}.{}", cloud.spec.public_domain));
         }
-        Take::Region { region, .. } => {
+        Input::Region { region, .. } => {
             region.get_or_insert_with(|| cloud.spec.region.clone());
         }
-        Take::Database { settings, needed, .. } => return settle_database(settings, needed, cloud),
-        Take::Messaging { settings, needed, .. } => return settle_messaging(settings, needed, cloud),
-        Take::Cache(settings) => settle_cache(settings, cloud),
-        Take::Identity(settings) => return settle_identity(settings, cloud),
-        Take::Service { kind, link, reference, .. } => return settle_service(kind, link, reference, cloud),
-        Take::Scheduling { field, role, scheduling } => {
+        Input::Database { settings, needed, .. } => return settle_database(settings, needed, cloud),
+        Input::Messaging { settings, needed, .. } => return settle_messaging(settings, needed, cloud),
+        Input::Cache(settings) => settle_cache(settings, cloud),
+        Input::Identity(settings) => return settle_identity(settings, cloud),
+        Input::Service { kind, link, reference, .. } => return settle_service(kind, link, reference, cloud),
+        Input::Scheduling { field, role, scheduling } => {
             return settle_scheduling(&path(block, field), role, scheduling, cloud);
         }
-        Take::Component { field, settings } => {
+        Input::Component { field, settings } => {
             let wanted = |given: &&ComponentSettings| given.service == block && given.component == field;
             if let Some(given) = cloud.spec.components.iter().find(wanted) {
                 *settings = given.settings.clone();
             }
         }
-        Take::Replicas { scale, replicas } => {
+        Input::Replicas { scale, replicas } => {
             if cloud.spec.high_availability {
                 replicas.get_or_insert(match scale {
                     Scale::Quorum => QUORUM,
@@ -56,13 +56,13 @@ pub(super) fn settle(take: Take<'_>, cloud: &Cloud<'_>, block: &str) -> Result {
                 });
             }
         }
-        Take::StorageClass(class) => {
+        Input::StorageClass(class) => {
             if class.is_none() {
                 class.clone_from(&cloud.spec.storage_class_name);
             }
         }
-        Take::Pods { additions, .. } => add_to_pods(additions, cloud, block),
-        Take::Users(_) => {}
+        Input::Pods { additions, .. } => add_to_pods(additions, cloud, block),
+        Input::Users(_) => {}
     }
     Ok(())
 }

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cloud::{AnyPart, Presence};
+use crate::inputs::ALL_COMPONENTS;
 use crate::neutron::Mechanism;
-use crate::takes::ALL_COMPONENTS;
 
 /// An OpenStack cloud.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]

@@ -7,7 +7,7 @@ use openstack_operator_model::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::takes::{Take, Takes};
+use crate::inputs::{Input, Inputs};
 use crate::template::ApiTemplate;
 
 /// Image service.
@@ -72,14 +72,14 @@ impl GlanceTemplate {
     }
 }
 
-impl Takes for GlanceTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
+impl Inputs for GlanceTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
         let exclusive = self.is_exclusive();
-        let mut takes = self.api.takes();
+        let mut inputs = self.api.inputs();
         // A volume of one node cannot serve a second pod, however available the cloud is to be.
-        takes.retain(|take| !exclusive || !matches!(take, Take::Replicas { .. }));
-        takes.push(Take::StorageClass(&mut self.storage.pvc.storage_class));
-        takes
+        inputs.retain(|input| !exclusive || !matches!(input, Input::Replicas { .. }));
+        inputs.push(Input::StorageClass(&mut self.storage.pvc.storage_class));
+        inputs
     }
 }
 

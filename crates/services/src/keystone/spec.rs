@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::concern::{DatabaseSettings, MessagingSettings, ServiceCacheSettings};
-use crate::takes::{self, Needed, Role, Scale, Take, Takes};
+use crate::inputs::{self, Input, Inputs, Needed, Role, Scale};
 use crate::template::Notifications;
 
 /// Identity service.
@@ -64,21 +64,21 @@ pub struct KeystoneTemplate {
     pub common: Common,
 }
 
-impl Takes for KeystoneTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
-        let mut takes = vec![
-            Take::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
-            Take::Exposure(&mut self.exposure),
-            Take::Region { field: "bootstrap.region", region: &mut self.bootstrap.region },
-            Take::Database { field: "database", needed: Needed::Always, settings: &mut self.database },
-            Take::Cache(&mut self.cache.servers),
+impl Inputs for KeystoneTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
+        let mut inputs = vec![
+            Input::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
+            Input::Exposure(&mut self.exposure),
+            Input::Region { field: "bootstrap.region", region: &mut self.bootstrap.region },
+            Input::Database { field: "database", needed: Needed::Always, settings: &mut self.database },
+            Input::Cache(&mut self.cache.servers),
         ];
         if self.notifications.enabled {
             let needed = Needed::When("has(self.spec.notifications) && self.spec.notifications.enabled");
-            takes.push(Take::Messaging { field: "messaging", needed, settings: &mut self.messaging });
+            inputs.push(Input::Messaging { field: "messaging", needed, settings: &mut self.messaging });
         }
-        takes.extend(takes::pods(&mut self.common.pods, Role::Control));
-        takes
+        inputs.extend(inputs::pods(&mut self.common.pods, Role::Control));
+        inputs
     }
 
     fn declaration() -> Self {

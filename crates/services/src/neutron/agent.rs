@@ -86,7 +86,7 @@ pub(super) fn container(
 
 /// One that makes namespaces and devices of the node.
 pub(super) fn of_node(mut agent: Container) -> Container {
-    let namespaces = shared::host("run-netns", "/run/netns", HostPath::Shared);
+    let namespaces = shared::host("run-netns", "/run/netns", HostPath::Bidirectional);
     agent.mounts.extend([switch::run_directory(), namespaces]);
     agent.privilege = Privilege::Node;
     agent

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use openstack_operator_model::common::{ContainerSettings, Reference, Scheduling};
 use openstack_operator_model::oslo::Document;
-use openstack_operator_model::plan::{Container, Plan, Registry, Roster, Workload};
+use openstack_operator_model::plan::{Container, NodeAgents, Plan, Registry, Workload};
 use openstack_operator_model::service::Context;
 use openstack_operator_model::status::ComputeServer;
 
@@ -59,9 +59,13 @@ pub(super) fn server_options(document: Document) -> Document {
 }
 
 /// Where the agents of nodes register. Without an administrator nobody can ask there.
-pub(super) fn roster(context: &Context<'_, Neutron>, url: &str, account: &Account) -> Option<Roster> {
+pub(super) fn node_agents(
+    context: &Context<'_, Neutron>,
+    url: &str,
+    account: &Account,
+) -> Option<NodeAgents> {
     account.server.secret.as_ref()?;
-    Some(Roster {
+    Some(NodeAgents {
         provider: Reference::new(KIND, context.name),
         registry: Registry::Network { url: url.to_owned(), identity: account.server.clone() },
         nodes: context.inputs.chosen_nodes(),

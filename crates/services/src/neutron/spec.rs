@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::concern::{CacheSettings, DatabaseSettings, IdentitySettings, MessagingSettings};
+use crate::inputs::{self, Input, Inputs, Link, Needed, Role, Scale};
 use crate::switch::{Links, LinksChange, SwitchSettings};
-use crate::takes::{self, Link, Needed, Role, Scale, Take, Takes};
 use crate::template::ServiceReference;
 use crate::{nova, ovn};
 
@@ -112,50 +112,50 @@ fn domain() -> String {
 /// Whether an object names no OVN by its connections, in CEL.
 const NEEDS_OVN: &str = "(!has(self.spec.mechanism) || self.spec.mechanism != 'ovs') && (!has(self.spec.ovn) || !has(self.spec.ovn.nbConnection))";
 
-impl Takes for NeutronTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
+impl Inputs for NeutronTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
         let needed = Needed::Always;
-        let mut takes = vec![
-            Take::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
-            Take::Exposure(&mut self.exposure),
-            Take::Database { field: "database", needed, settings: &mut self.database },
-            Take::Messaging { field: "messaging", needed, settings: &mut self.messaging },
-            Take::Cache(&mut self.cache),
-            Take::Identity(&mut self.keystone),
-            Take::Service {
+        let mut inputs = vec![
+            Input::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
+            Input::Exposure(&mut self.exposure),
+            Input::Database { field: "database", needed, settings: &mut self.database },
+            Input::Messaging { field: "messaging", needed, settings: &mut self.messaging },
+            Input::Cache(&mut self.cache),
+            Input::Identity(&mut self.keystone),
+            Input::Service {
                 field: "nova",
                 kind: nova::KIND,
                 link: Link::UsesIfEnabled,
                 reference: &mut self.nova.cluster_ref,
             },
-            Take::Service {
+            Input::Service {
                 field: "ovn",
                 kind: ovn::KIND,
                 link: Link::Uses(Needed::When(NEEDS_OVN)),
                 reference: &mut self.ovn.cluster_ref,
             },
         ];
-        takes.extend([
-            Take::Component { field: "api", settings: &mut self.api.container },
-            Take::Component { field: "periodicWorkers", settings: &mut self.periodic_workers.container },
-            Take::Component {
+        inputs.extend([
+            Input::Component { field: "api", settings: &mut self.api.container },
+            Input::Component { field: "periodicWorkers", settings: &mut self.periodic_workers.container },
+            Input::Component {
                 field: "ovnMaintenanceWorker",
                 settings: &mut self.ovn_maintenance_worker.container,
             },
-            Take::Component { field: "rpcServer", settings: &mut self.rpc_server.container },
-            Take::Component { field: "metadataAgent", settings: &mut self.metadata_agent },
+            Input::Component { field: "rpcServer", settings: &mut self.rpc_server.container },
+            Input::Component { field: "metadataAgent", settings: &mut self.metadata_agent },
         ]);
-        takes.extend(takes::pods(&mut self.common.pods, Role::Control));
+        inputs.extend(inputs::pods(&mut self.common.pods, Role::Control));
         if let Some(ovs) = &mut self.ovs {
             let OvsSettings { scheduling, agents, agent, switch, .. } = ovs;
-            takes.push(Take::Component { field: "ovs", settings: &mut switch.container });
-            takes.push(Take::Component { field: "ovs.agent", settings: agent });
-            takes.push(Take::Component { field: "ovs.agents", settings: &mut agents.container });
-            takes.push(Take::Scheduling { field: "ovs", role: Role::Network, scheduling });
+            inputs.push(Input::Component { field: "ovs", settings: &mut switch.container });
+            inputs.push(Input::Component { field: "ovs.agent", settings: agent });
+            inputs.push(Input::Component { field: "ovs.agents", settings: &mut agents.container });
+            inputs.push(Input::Scheduling { field: "ovs", role: Role::Network, scheduling });
             let (field, scheduling) = ("ovs.agents", &mut agents.scheduling);
-            takes.push(Take::Scheduling { field, role: Role::Network, scheduling });
+            inputs.push(Input::Scheduling { field, role: Role::Network, scheduling });
         }
-        takes
+        inputs
     }
 
     fn declaration() -> Self {

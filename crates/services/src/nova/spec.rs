@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::concern::{DatabaseSettings, IdentitySettings, MessagingSettings, ServiceCacheSettings};
-use crate::takes::{self, Needed, Role, Scale, Take, Takes};
+use crate::inputs::{self, Input, Inputs, Needed, Role, Scale};
 
 /// Compute service.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -80,37 +80,37 @@ pub struct NovaTemplate {
 /// Whether a cell has a database and a message bus of its own, in CEL.
 const OWN_CELL: &str = "item.name != 'cell1'";
 
-impl Takes for NovaTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
+impl Inputs for NovaTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
         let needed = Needed::Always;
         let hostname = &mut self.console.public_hostname;
-        let mut takes = vec![
-            Take::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
-            Take::Exposure(&mut self.exposure),
-            Take::Hostname { field: "console.publicHostname", host: "novnc", hostname },
-            Take::Database { field: "database", needed, settings: &mut self.database.cell },
-            Take::Messaging { field: "messaging", needed, settings: &mut self.messaging },
-            Take::Cache(&mut self.cache.servers),
-            Take::Identity(&mut self.keystone),
+        let mut inputs = vec![
+            Input::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
+            Input::Exposure(&mut self.exposure),
+            Input::Hostname { field: "console.publicHostname", host: "novnc", hostname },
+            Input::Database { field: "database", needed, settings: &mut self.database.cell },
+            Input::Messaging { field: "messaging", needed, settings: &mut self.messaging },
+            Input::Cache(&mut self.cache.servers),
+            Input::Identity(&mut self.keystone),
         ];
         for cell in self.cells.iter_mut().filter(|cell| cell.is_own()) {
             let needed = Needed::When(OWN_CELL);
             let Cell { database, messaging, conductor, .. } = cell;
-            takes.push(Take::Database { field: "cells[].database", needed, settings: database });
-            takes.push(Take::Messaging { field: "cells[].messaging", needed, settings: messaging });
+            inputs.push(Input::Database { field: "cells[].database", needed, settings: database });
+            inputs.push(Input::Messaging { field: "cells[].messaging", needed, settings: messaging });
             let settings = &mut conductor.container;
-            takes.push(Take::Component { field: "cells[].conductor", settings });
+            inputs.push(Input::Component { field: "cells[].conductor", settings });
         }
-        takes.extend([
-            Take::Component { field: "api", settings: &mut self.api.container },
-            Take::Component { field: "metadata", settings: &mut self.metadata.container },
-            Take::Component { field: "scheduler", settings: &mut self.scheduler.component.container },
-            Take::Component { field: "conductor", settings: &mut self.conductor.container },
-            Take::Component { field: "console", settings: &mut self.console.component.container },
+        inputs.extend([
+            Input::Component { field: "api", settings: &mut self.api.container },
+            Input::Component { field: "metadata", settings: &mut self.metadata.container },
+            Input::Component { field: "scheduler", settings: &mut self.scheduler.component.container },
+            Input::Component { field: "conductor", settings: &mut self.conductor.container },
+            Input::Component { field: "console", settings: &mut self.console.component.container },
         ]);
-        takes.push(Take::Users("serviceAuth"));
-        takes.extend(takes::pods(&mut self.common.pods, Role::Control));
-        takes
+        inputs.push(Input::Users("serviceAuth"));
+        inputs.extend(inputs::pods(&mut self.common.pods, Role::Control));
+        inputs
     }
 
     fn declaration() -> Self {

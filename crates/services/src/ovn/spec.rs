@@ -9,8 +9,8 @@ use openstack_operator_model::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::inputs::{self, Input, Inputs, Role, Scale};
 use crate::switch::{Links, LinksChange, SwitchSettings};
-use crate::takes::{self, Role, Scale, Take, Takes};
 
 /// Virtual networks: their databases, and a switch on every node that has a part in them.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -36,10 +36,10 @@ pub struct OVNNetworkSpec {
 pub struct OVNNetworkTemplate {
     /// The northbound database, which holds the networks that Neutron wants.
     #[serde(default)]
-    pub northbound: GroupSettings,
+    pub northbound: RaftSettings,
     /// The southbound database, which every node reads.
     #[serde(default)]
-    pub southbound: GroupSettings,
+    pub southbound: RaftSettings,
     /// ovn-northd, which translates between the two; one pod works, the others stand by.
     #[serde(default)]
     pub northd: Component,
@@ -62,23 +62,23 @@ pub struct OVNNetworkTemplate {
     pub common: PodSettings,
 }
 
-impl Takes for OVNNetworkTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
-        let mut takes = Vec::new();
+impl Inputs for OVNNetworkTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
+        let mut inputs = Vec::new();
         for (field, group) in [("northbound", &mut self.northbound), ("southbound", &mut self.southbound)] {
-            let GroupSettings { replicas, storage, container } = group;
-            takes.push(Take::Replicas { scale: Scale::Quorum, replicas });
-            takes.push(Take::StorageClass(&mut storage.storage_class));
-            takes.push(Take::Component { field, settings: container });
+            let RaftSettings { replicas, storage, container } = group;
+            inputs.push(Input::Replicas { scale: Scale::Quorum, replicas });
+            inputs.push(Input::StorageClass(&mut storage.storage_class));
+            inputs.push(Input::Component { field, settings: container });
         }
         let NodeSettings { scheduling, container } = &mut self.controller;
-        takes.push(Take::Component { field: "northd", settings: &mut self.northd.container });
-        takes.push(Take::Component { field: "controller", settings: container });
-        takes.push(Take::Component { field: "ovs", settings: &mut self.ovs.container });
-        takes.push(Take::Replicas { scale: Scale::Stateless, replicas: &mut self.northd.replicas });
-        takes.push(Take::Scheduling { field: "controller", role: Role::Network, scheduling });
-        takes.extend(takes::pods(&mut self.common, Role::Control));
-        takes
+        inputs.push(Input::Component { field: "northd", settings: &mut self.northd.container });
+        inputs.push(Input::Component { field: "controller", settings: container });
+        inputs.push(Input::Component { field: "ovs", settings: &mut self.ovs.container });
+        inputs.push(Input::Replicas { scale: Scale::Stateless, replicas: &mut self.northd.replicas });
+        inputs.push(Input::Scheduling { field: "controller", role: Role::Network, scheduling });
+        inputs.extend(inputs::pods(&mut self.common, Role::Control));
+        inputs
     }
 }
 
@@ -134,7 +134,7 @@ pub struct ConnectionService {
 /// A Raft cluster of servers with one database.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct GroupSettings {
+pub struct RaftSettings {
     /// Number of members, which is odd so that there is a majority; 1 where none is given. Where it becomes smaller,
     /// members leave one by one before their pods are deleted, and their volumes stay.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -144,12 +144,12 @@ pub struct GroupSettings {
     pub replicas: Option<i32>,
     /// Volumes of the members.
     #[serde(default)]
-    pub storage: GroupStorage,
+    pub storage: RaftStorage,
     #[serde(flatten)]
     pub container: ContainerSettings,
 }
 
-impl GroupSettings {
+impl RaftSettings {
     pub(super) fn replicas(&self) -> i32 {
         self.replicas.unwrap_or(1)
     }
@@ -162,7 +162,7 @@ impl GroupSettings {
     { "rule": "has(self.size) == has(oldSelf.size) && (!has(self.size) || self.size == oldSelf.size)", "message": "storage.size cannot be changed yet: grow the claims themselves where their class allows it" },
     { "rule": "has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)", "message": "storage.storageClass cannot be changed: the volumes stay where they are" },
 ]))]
-pub struct GroupStorage {
+pub struct RaftStorage {
     /// Size of each member's volume.
     #[serde(default = "size", deserialize_with = "schema::read")]
     #[schemars(schema_with = "schema::size")]
@@ -176,7 +176,7 @@ pub struct GroupStorage {
     pub deletion_policy: DeletionPolicy,
 }
 
-impl Default for GroupStorage {
+impl Default for RaftStorage {
     fn default() -> Self {
         Self { size: size(), storage_class: None, deletion_policy: DeletionPolicy::default() }
     }

@@ -155,7 +155,7 @@ pub(crate) fn messaging<K>(
         };
         let path = settings.virtual_host.as_deref().unwrap_or("/");
         let address = Entry::Template(transport_url(&settings.hosts, &given.name, path));
-        plan.secrets.push(SecretPlan::of(&secret, [("transport_url", address)]));
+        plan.secrets.push(SecretPlan::with_entries(&secret, [("transport_url", address)]));
         let port = settings.hosts.first().and_then(|host| host.rsplit(':').next()?.parse().ok());
         return Ok(MessageBus { variable, hosts: settings.hosts.len(), port: port.unwrap_or(BUS_PORT) });
     };
@@ -172,7 +172,7 @@ pub(crate) fn messaging<K>(
         ("password", Entry::Password { length: 32 }),
         ("transport_url", Entry::Template(transport_url(&hosts, &secret, virtual_host))),
     ];
-    plan.secrets.push(SecretPlan::of(&secret, entries));
+    plan.secrets.push(SecretPlan::with_entries(&secret, entries));
     Ok(MessageBus { variable, hosts: hosts.len(), port: server.port })
 }
 

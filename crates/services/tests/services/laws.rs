@@ -144,7 +144,7 @@ fn lowering_the_same_twice_gives_the_same_bytes() {
 
 /// Some objects are made of nothing, and only tell of what others make.
 fn does_something(rendered: &Rendered) -> bool {
-    !rendered.manifests.is_empty() || rendered.plan.roster.is_some()
+    !rendered.manifests.is_empty() || rendered.plan.agents.is_some()
 }
 
 #[test]

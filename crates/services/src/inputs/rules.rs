@@ -4,11 +4,11 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, ValidationRule,
 };
 
-use super::{Link, Needed, Take, Takes};
+use super::{Input, Inputs, Link, Needed};
 
 /// Adds to a definition the rules that follow from a declaration.
-pub(crate) fn add<T: Takes>(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
-    let rules: Vec<ValidationRule> = T::declaration().takes().iter().filter_map(rule).collect();
+pub(crate) fn add<T: Inputs>(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    let rules: Vec<ValidationRule> = T::declaration().inputs().iter().filter_map(rule).collect();
     for version in &mut definition.spec.versions {
         let schema = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
         if let Some(schema) = schema {
@@ -18,47 +18,47 @@ pub(crate) fn add<T: Takes>(mut definition: CustomResourceDefinition) -> CustomR
     definition
 }
 
-fn rule(take: &Take<'_>) -> Option<ValidationRule> {
-    Some(match take {
-        Take::Exposure(_) => validation(
+fn rule(input: &Input<'_>) -> Option<ValidationRule> {
+    Some(match input {
+        Input::Exposure(_) => validation(
             "!has(self.spec.gatewayRef) || has(self.spec.publicHostname)".to_owned(),
             "spec.gatewayRef needs spec.publicHostname, the name under which the API is reached".to_owned(),
         ),
-        Take::Database { field, needed, .. } => required(
+        Input::Database { field, needed, .. } => required(
             field,
             *needed,
             &["clusterRef", "host", "secretRef"],
             "name a MariaDB in clusterRef, an existing server in host, or a Secret with the host in secretRef",
         ),
-        Take::Messaging { field, needed, .. } => required(
+        Input::Messaging { field, needed, .. } => required(
             field,
             *needed,
             &["clusterRef", "hosts"],
             "name a RabbitMQ in clusterRef or existing servers in hosts",
         ),
-        Take::Identity(_) => required(
+        Input::Identity(_) => required(
             "keystone",
             Needed::Always,
             &["clusterRef", "authUrl"],
             "name a Keystone in clusterRef or an existing one in authUrl",
         ),
-        Take::Service { field, kind, link: Link::Uses(needed), .. } => {
+        Input::Service { field, kind, link: Link::Uses(needed), .. } => {
             required(field, *needed, &["clusterRef"], &format!("name {} in clusterRef", article(kind.kind)))
         }
-        Take::Service { field, kind, link: Link::UsesAndWaitsFor, .. } => {
+        Input::Service { field, kind, link: Link::UsesAndWaitsFor, .. } => {
             let remedy = format!("name {} in clusterRef", article(kind.kind));
             required(field, Needed::Always, &["clusterRef"], &remedy)
         }
-        Take::Service { link: Link::UsesIfEnabled | Link::WaitsFor, .. }
-        | Take::Hostname { .. }
-        | Take::Region { .. }
-        | Take::Cache(_)
-        | Take::Scheduling { .. }
-        | Take::Component { .. }
-        | Take::Replicas { .. }
-        | Take::StorageClass(_)
-        | Take::Users(_)
-        | Take::Pods { .. } => return None,
+        Input::Service { link: Link::UsesIfEnabled | Link::WaitsFor, .. }
+        | Input::Hostname { .. }
+        | Input::Region { .. }
+        | Input::Cache(_)
+        | Input::Scheduling { .. }
+        | Input::Component { .. }
+        | Input::Replicas { .. }
+        | Input::StorageClass(_)
+        | Input::Users(_)
+        | Input::Pods { .. } => return None,
     })
 }
 

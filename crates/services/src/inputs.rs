@@ -14,9 +14,9 @@ use crate::{keystone, mariadb, memcached, rabbitmq};
 pub(crate) mod rules;
 
 /// Settings that know what they take.
-pub trait Takes: Default {
+pub trait Inputs: Default {
     /// Everything that is taken, with the settings that say from where.
-    fn takes(&mut self) -> Vec<Take<'_>>;
+    fn inputs(&mut self) -> Vec<Input<'_>>;
 
     /// Settings that take all that such settings can take: what is declared in general is read from these.
     fn declaration() -> Self {
@@ -25,7 +25,7 @@ pub trait Takes: Default {
 }
 
 /// One thing that a service takes. Fields are paths below `spec`; those of list items contain `[]`.
-pub enum Take<'a> {
+pub enum Input<'a> {
     /// A way in from outside, as `<service>.<publicDomain>`.
     Exposure(&'a mut Exposure),
     /// Another name under which the service is reached from outside.
@@ -145,12 +145,12 @@ pub enum Scale {
 }
 
 /// What all objects with pods take: nodes of a role, and what the user adds to pods.
-pub(crate) fn pods(settings: &mut PodSettings, role: Role) -> [Take<'_>; 3] {
+pub(crate) fn pods(settings: &mut PodSettings, role: Role) -> [Input<'_>; 3] {
     let PodSettings { container, scheduling, depends_on, additions } = settings;
     [
-        Take::Component { field: ALL_COMPONENTS, settings: container },
-        Take::Scheduling { field: "", role, scheduling },
-        Take::Pods { depends_on, additions },
+        Input::Component { field: ALL_COMPONENTS, settings: container },
+        Input::Scheduling { field: "", role, scheduling },
+        Input::Pods { depends_on, additions },
     ]
 }
 
@@ -159,45 +159,45 @@ pub(crate) fn quorum<'a>(
     replicas: &'a mut Option<i32>,
     storage: &'a mut Storage,
     pods: &'a mut PodSettings,
-) -> Vec<Take<'a>> {
-    let mut takes = vec![
-        Take::Replicas { scale: Scale::Quorum, replicas },
-        Take::StorageClass(&mut storage.storage_class),
+) -> Vec<Input<'a>> {
+    let mut inputs = vec![
+        Input::Replicas { scale: Scale::Quorum, replicas },
+        Input::StorageClass(&mut storage.storage_class),
     ];
-    takes.extend(self::pods(pods, Role::Control));
-    takes
+    inputs.extend(self::pods(pods, Role::Control));
+    inputs
 }
 
 /// What settings need of others.
-pub(crate) fn needs<T: Takes + Clone>(settings: &T) -> Needs {
-    settings.clone().takes().into_iter().fold(Needs::default(), add_need)
+pub(crate) fn needs<T: Inputs + Clone>(settings: &T) -> Needs {
+    settings.clone().inputs().into_iter().fold(Needs::default(), add_need)
 }
 
-fn add_need(needs: Needs, take: Take<'_>) -> Needs {
-    match take {
-        Take::Database { field, settings, .. } => database_needs(needs, field, settings),
-        Take::Messaging { field, settings, .. } => {
+fn add_need(needs: Needs, input: Input<'_>) -> Needs {
+    match input {
+        Input::Database { field, settings, .. } => database_needs(needs, field, settings),
+        Input::Messaging { field, settings, .. } => {
             let needs = needs.object(&cluster(field), rabbitmq::KIND, settings.cluster_ref.as_ref());
             needs.secret(&secret(field), name(settings.secret_ref.as_ref()), &LOGIN)
         }
-        Take::Cache(settings) => {
+        Input::Cache(settings) => {
             needs.object(&cluster("cache"), memcached::KIND, settings.cluster_ref.as_ref())
         }
-        Take::Identity(settings) => identity_needs(needs, settings),
-        Take::Service { field, kind, link, reference } => {
+        Input::Identity(settings) => identity_needs(needs, settings),
+        Input::Service { field, kind, link, reference } => {
             let reference = reference.as_ref();
             let needs = if link.uses() { needs.object(&cluster(field), kind, reference) } else { needs };
             if link.waits() { needs.later(kind, name(reference)) } else { needs }
         }
-        Take::Pods { depends_on, .. } => needs.after(depends_on),
-        Take::Exposure(_)
-        | Take::Hostname { .. }
-        | Take::Region { .. }
-        | Take::Scheduling { .. }
-        | Take::Component { .. }
-        | Take::Replicas { .. }
-        | Take::StorageClass(_)
-        | Take::Users(_) => needs,
+        Input::Pods { depends_on, .. } => needs.after(depends_on),
+        Input::Exposure(_)
+        | Input::Hostname { .. }
+        | Input::Region { .. }
+        | Input::Scheduling { .. }
+        | Input::Component { .. }
+        | Input::Replicas { .. }
+        | Input::StorageClass(_)
+        | Input::Users(_) => needs,
     }
 }
 
@@ -239,10 +239,10 @@ fn name(reference: Option<&NameReference>) -> Option<&str> {
 }
 
 /// Objects that must be Ready before workloads start that wait for them.
-pub(crate) fn waits<T: Takes + Clone>(settings: &T) -> Vec<Reference> {
+pub(crate) fn waits<T: Inputs + Clone>(settings: &T) -> Vec<Reference> {
     let mut settings = settings.clone();
-    let waits = settings.takes().into_iter().filter_map(|take| match take {
-        Take::Service { kind, link, reference, .. } if link.waits() => {
+    let waits = settings.inputs().into_iter().filter_map(|input| match input {
+        Input::Service { kind, link, reference, .. } if link.waits() => {
             Some(Reference::new(kind, reference.as_ref()?.name.clone()))
         }
         _ => None,
