@@ -50,7 +50,7 @@ pub struct Instance {
 /// What is known of the outside when a plan is lowered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// Image whose data formats are in place.
+    /// Image whose database schema is installed.
     pub installed: Option<String>,
     pub secrets: BTreeMap<String, SecretFacts>,
 }

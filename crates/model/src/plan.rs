@@ -42,7 +42,7 @@ pub struct Plan {
     pub provides: Provides,
     /// Where the service is reached.
     pub endpoint: Option<String>,
-    /// Secrets with which images are pulled.
+    /// Image pull Secrets.
     pub pull_secrets: Vec<String>,
     /// What the user adds to all pods.
     pub additions: PodAdditions,

@@ -40,7 +40,8 @@ const FILES: [(&str, &str); 8] = [
     ("virtlogd.conf", include_str!("compute/virtlogd.conf")),
 ];
 
-/// Compute nodes: libvirt and nova-compute on every node of a selection.
+/// Compute nodes: libvirt and nova-compute on every selected node. `nodeSelector` defaults to label
+/// `node-role.kubernetes.io/hypervisor`.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "openstack.k8s.io",
@@ -64,20 +65,20 @@ pub struct NovaComputeSpec {
 pub struct NovaComputeTemplate {
     #[serde(default)]
     pub keystone: IdentitySettings,
-    /// Nova object that the nodes belong to.
+    /// Nova of the compute nodes.
     #[serde(default)]
     pub nova: ServiceReference,
-    /// Placement object that must be Ready before nova-compute starts.
+    /// Placement, which must be Ready before nova-compute starts.
     #[serde(default)]
     pub placement: ServiceReference,
-    /// Cell that the nodes belong to; the one whose `computeRef` names this object, or `cell1`, where none is given.
+    /// Cell of the compute nodes. Defaults to the cell whose `computeRef` names this object, else to `cell1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 10), regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
     pub cell: Option<String>,
-    /// What VMs run on. `auto` starts a VM to find out.
+    /// Virtualization type: `kvm`, `qemu` (emulation), or `auto` to detect it by booting a test VM.
     #[serde(default)]
     pub virt_type: VirtType,
-    /// libvirt. The resources of VMs do not count as those of its pod.
+    /// libvirt. Resources of its pod do not include those of instances.
     #[serde(default, skip_serializing_if = "is_default")]
     pub libvirt: ContainerSettings,
     #[serde(flatten)]
@@ -107,7 +108,7 @@ impl Inputs for NovaComputeTemplate {
     }
 }
 
-/// What VMs run on.
+/// Virtualization type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum VirtType {

@@ -103,7 +103,7 @@ fn components_rule() -> ValidationRule {
             ways.push(format!("self.service == '{service}' && self.component in [{}]", quoted(&components)));
         }
     }
-    let message = "components: the service has no such component: see the fields of its kind";
+    let message = "components: unknown component: see the fields of the kind of the service";
     validation(ways.join(" || "), message.to_owned())
 }
 

@@ -44,7 +44,7 @@ const SCRIPTS: [(&str, &str); 4] = [
     ("check.sh", include_str!("mariadb/check.sh")),
 ];
 
-/// A MariaDB server, or a Galera group of them.
+/// MariaDB server or Galera cluster.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "openstack.k8s.io",
@@ -56,7 +56,7 @@ const SCRIPTS: [(&str, &str); 4] = [
     shortname = "maria",
     category = "openstack",
     validation = Rule::new("(has(self.spec.replicas) ? self.spec.replicas : 1) >= (has(oldSelf.spec.replicas) ? oldSelf.spec.replicas : 1)")
-        .message("spec.replicas: a MariaDB cluster cannot be made smaller yet")
+        .message("spec.replicas: a MariaDB cluster cannot be scaled down yet")
 )]
 pub struct MariaDBSpec {
     #[serde(flatten)]
@@ -68,14 +68,14 @@ pub struct MariaDBSpec {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MariaDBTemplate {
-    /// Number of members, which is odd so that there is a majority; 1 where none is given.
+    /// Number of members. It must be odd, so that a quorum exists. Defaults to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 7), extend("x-kubernetes-validations" = [
         { "rule": "self % 2 == 1", "message": "replicas must be odd: 1, 3, 5 or 7" },
-        { "rule": "self >= oldSelf", "message": "a MariaDB cluster cannot be made smaller yet" },
+        { "rule": "self >= oldSelf", "message": "a MariaDB cluster cannot be scaled down yet" },
     ]))]
     pub replicas: Option<i32>,
-    /// How many clients may be connected at once.
+    /// Maximum number of client connections.
     #[serde(default = "connections")]
     #[schemars(range(min = 64, max = 100_000))]
     pub max_connections: u32,

@@ -24,7 +24,7 @@ const PORT: Port = Port { name: "memcached", number: 11211 };
 const USER: i64 = 42457;
 const AMOUNTS: Amounts = Amounts { cpu: "50m", memory: "64Mi", memory_limit: "256Mi" };
 
-/// A group of Memcached servers.
+/// Memcached servers.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "openstack.k8s.io",
@@ -46,7 +46,7 @@ pub struct MemcachedSpec {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemcachedTemplate {
-    /// Number of servers, each of which holds a part of the cache; 1 where none is given.
+    /// Number of servers. Each holds a part of the cache. Defaults to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 9))]
     pub replicas: Option<i32>,

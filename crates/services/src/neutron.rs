@@ -65,7 +65,7 @@ impl Part for Service {
         vec![
             rule(
                 "!has(self.spec.neutron) || !has(self.spec.neutron.mechanism) || self.spec.neutron.mechanism == self.spec.networkBackend",
-                "spec.neutron.mechanism must be what spec.networkBackend is: leave it out",
+                "spec.neutron.mechanism must equal spec.networkBackend: remove it",
             ),
             rule(
                 "self.spec.networkBackend == 'ovs' || !has(self.spec.neutron) || !has(self.spec.neutron.ovs)",

@@ -28,7 +28,7 @@ const PROJECT: Project = Project {
     amounts: Amounts { cpu: "20m", memory: "192Mi", memory_limit: "512Mi" },
 };
 
-/// Inventory of resources.
+/// Placement service: inventory and allocation of compute resources.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "openstack.k8s.io",

@@ -39,7 +39,7 @@ const STOP_SECONDS: i64 = 120;
 /// The rest is for an orderly end.
 const GRACE_SECONDS: i64 = STOP_SECONDS + 60;
 
-/// A RabbitMQ cluster.
+/// RabbitMQ cluster.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "openstack.k8s.io",
@@ -51,7 +51,7 @@ const GRACE_SECONDS: i64 = STOP_SECONDS + 60;
     shortname = "rmq",
     category = "openstack",
     validation = Rule::new("(has(self.spec.replicas) ? self.spec.replicas : 1) >= (has(oldSelf.spec.replicas) ? oldSelf.spec.replicas : 1)")
-        .message("spec.replicas: a RabbitMQ cluster cannot be made smaller yet")
+        .message("spec.replicas: a RabbitMQ cluster cannot be scaled down yet")
 )]
 pub struct RabbitMQSpec {
     #[serde(flatten)]
@@ -63,11 +63,11 @@ pub struct RabbitMQSpec {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RabbitMQTemplate {
-    /// Number of members, which is odd so that there is a majority; 1 where none is given.
+    /// Number of members. It must be odd, so that a quorum exists. Defaults to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 7), extend("x-kubernetes-validations" = [
         { "rule": "self % 2 == 1", "message": "replicas must be odd: 1, 3, 5 or 7" },
-        { "rule": "self >= oldSelf", "message": "a RabbitMQ cluster cannot be made smaller yet" },
+        { "rule": "self >= oldSelf", "message": "a RabbitMQ cluster cannot be scaled down yet" },
     ]))]
     pub replicas: Option<i32>,
     #[serde(flatten)]

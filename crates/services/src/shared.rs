@@ -189,7 +189,7 @@ pub(crate) fn either(existing: &str, field: &str, part: &str, what: &str) -> (St
         format!(
             "!has(self.spec.{existing}) || !has(self.spec.{part}) || has(self.spec.{part}.enabled) && !self.spec.{part}.enabled"
         ),
-        format!("spec.{existing}.{field} names {what} and spec.{part} deploys one: leave out one of the two"),
+        format!("spec.{existing}.{field} names {what} and spec.{part} deploys one: remove one of them"),
     )
 }
 
@@ -209,7 +209,7 @@ pub(crate) fn keeps_members(part: &str, instead: &str) -> Vec<(String, String)> 
     let smaller = (
         format!("{gone} || {} >= {}", members("self"), members("oldSelf")),
         format!(
-            "spec.{part}.replicas cannot become smaller yet: where it is not set it is {QUORUM} with highAvailability and 1 without"
+            "spec.{part}.replicas cannot be reduced yet: it defaults to {QUORUM} with highAvailability and to 1 without"
         ),
     );
     // The API server knows no bound of what `string` makes of a longer text, and would take the rule for too costly.
@@ -224,7 +224,10 @@ pub(crate) fn keeps_members(part: &str, instead: &str) -> Vec<(String, String)> 
     };
     vec![
         smaller,
-        volume("storageSize", " yet: grow the claims themselves where their class allows it"),
-        volume("storageClass", ": the volumes stay where they are"),
+        volume(
+            "storageSize",
+            " yet: resize the PersistentVolumeClaims if their storage class allows expansion",
+        ),
+        volume("storageClass", ": existing volumes keep their storage class"),
     ]
 }

@@ -1,4 +1,4 @@
-//! Settings that several services have alike.
+//! Settings that several services share.
 
 use openstack_operator_model::common::{Common, Exposure, NameReference};
 use schemars::JsonSchema;
@@ -11,7 +11,7 @@ use crate::inputs::{self, Input, Inputs, Needed, Role, Scale};
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApiTemplate {
-    /// Number of pods that serve the API; 1 where none is given.
+    /// Number of API pods. Defaults to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 32))]
     pub replicas: Option<i32>,
@@ -41,19 +41,19 @@ impl Inputs for ApiTemplate {
     }
 }
 
-/// Events for other services.
+/// Notifications for other services.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Notifications {
-    /// Whether events are sent over the message bus.
+    /// Whether the service sends notifications over the message bus.
     #[serde(default)]
     pub enabled: bool,
 }
 
-/// Another service.
+/// Reference to another service.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceReference {
-    /// Object of the service.
+    /// Object of the referenced service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_ref: Option<NameReference>,
 }

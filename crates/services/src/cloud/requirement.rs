@@ -83,8 +83,7 @@ fn rule(needed: &NeededPart) -> ValidationRule {
     validation(
         format!("{existing}{} || {}", enabled(*part), unused.join(" && ")),
         format!(
-            "spec.{field} is not enabled, and {} cannot be without it: set spec.{field}.enabled to true, {remedy}or \
-             set enabled to false there as well",
+            "spec.{field} is disabled, but required by {}: set spec.{field}.enabled to true, {remedy}or disable those as well",
             fields.join(", ")
         ),
     )

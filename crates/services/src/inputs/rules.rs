@@ -22,7 +22,7 @@ fn rule(input: &Input<'_>) -> Option<ValidationRule> {
     Some(match input {
         Input::Exposure(_) => validation(
             "!has(self.spec.gatewayRef) || has(self.spec.publicHostname)".to_owned(),
-            "spec.gatewayRef needs spec.publicHostname, the name under which the API is reached".to_owned(),
+            "spec.gatewayRef requires spec.publicHostname, the public host name of the API".to_owned(),
         ),
         Input::Database { field, needed, .. } => required(
             field,
