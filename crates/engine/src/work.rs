@@ -50,7 +50,7 @@ impl Work {
         self.status.effects.extend(missing);
         self.status.effects.sort();
         self.again = true;
-        self.found(ConditionType::ConfigReady, Progress::waiting("not begun"));
+        self.found(ConditionType::ConfigReady, Progress::waiting("not started"));
         false
     }
 

@@ -21,7 +21,7 @@ pub use reference::*;
 pub use resources::*;
 pub use scheduling::*;
 
-/// Stops the operator's work on an object while it is `true`; deletion still works.
+/// While it is `true`, the operator does not reconcile the object. Deletion still works.
 pub const PAUSE_ANNOTATION: &str = "openstack.k8s.io/pause";
 
 /// Settings of kinds that run pods.
@@ -111,7 +111,7 @@ pub enum DeletionPolicy {
 #[schemars(extend("x-kubernetes-validations" = [
     {
         "rule": "has(self.storageSize) == has(oldSelf.storageSize) && (!has(self.storageSize) || self.storageSize == oldSelf.storageSize)",
-        "message": "storageSize cannot be changed yet: resize the PersistentVolumeClaims if their storage class allows expansion",
+        "message": "storageSize cannot be changed yet: resize the PersistentVolumeClaims instead",
     },
     {
         "rule": "has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)",

@@ -70,7 +70,7 @@ impl service::Service for Service {
     type Object = OVNChassis;
     const KIND: Kind = KIND;
     const NAME: &'static str = "ovn-chassis";
-    /// It has nothing whose name would be longer.
+    /// It has no children with longer names.
     const LONGEST_NAME: usize = name::LONGEST;
 
     fn needs(object: &OVNChassis) -> Needs {

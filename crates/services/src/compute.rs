@@ -1,4 +1,4 @@
-//! Nova's compute nodes: libvirt and nova-compute on every node of some kind.
+//! Compute nodes: libvirt and nova-compute on selected nodes.
 
 use kube::CustomResource;
 use openstack_operator_model::common::{
@@ -169,7 +169,7 @@ impl Part for Service {
         let secrets = [bus].into_iter().chain(account.credentials(&nova::PEERS)).collect();
         let mut agent = compute_agent(context, secrets, cell.messaging_port);
         agent.after = inputs::waits(template);
-        // Without an administrator nobody can ask which nodes have registered.
+        // Without an administrator the operator cannot query the hypervisors.
         let agents = account.server.secret.is_some().then(|| NodeAgents {
             provider: Reference::new(nova::KIND, name),
             registry: Registry::Hypervisors { url: compute.url.clone(), identity: account.server.clone() },
@@ -186,7 +186,7 @@ impl Part for Service {
     }
 }
 
-/// The cell that the nodes belong to.
+/// Cell of the nodes.
 fn cell<'a>(
     context: &Context<'a, NovaCompute>,
     nova: &str,
@@ -206,7 +206,7 @@ fn cell<'a>(
     })
 }
 
-/// Where the pods of nodes run.
+/// Scheduling of the pods on nodes.
 fn scheduling(template: &NovaComputeTemplate) -> Scheduling {
     shared::on_hypervisors(&template.common.pods.scheduling)
 }
@@ -263,7 +263,7 @@ fn libvirt(context: &Context<'_, NovaCompute>) -> Workload {
     let libvirt = Container {
         name: "libvirtd",
         image,
-        // Without a first process in between: libvirtd itself must be the one that moves out of the pod's groups.
+        // Without dumb-init: libvirtd itself must leave the cgroups of the pod.
         command: shared::command(["bash", "/etc/openstack/libvirt.sh"]),
         mounts: vec![
             shared::file("libvirt.sh", "/etc/openstack/libvirt.sh"),

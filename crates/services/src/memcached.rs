@@ -1,4 +1,4 @@
-//! Memcached: independent servers that clients know one by one.
+//! Memcached: independent servers. Clients address each of them.
 
 use kube::CustomResource;
 use openstack_operator_model::common::{Origin, PodSettings};
@@ -81,7 +81,7 @@ impl Part for Service {
     }
 
     fn cloud_rules() -> Vec<(String, String)> {
-        vec![shared::either("cache", "servers", "memcached", "existing servers")]
+        vec![shared::exclusive_rule("cache", "servers", "memcached", "existing servers")]
     }
 
     fn plan(context: &Context<'_, Memcached>) -> Result<Plan, Invalid> {

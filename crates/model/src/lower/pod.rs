@@ -1,4 +1,4 @@
-//! Pods: security, scheduling, and the volumes that follow from what containers mount.
+//! Pods: security, scheduling, and volumes derived from the mounts of containers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -23,7 +23,7 @@ pub(super) fn template(lowering: &Lowering<'_>, component: &str, pod: &Pod) -> c
         volumes: volumes(lowering, pod),
         host_network: (pod.host != Host::Isolated).then_some(true),
         host_pid: (pod.host == Host::NetworkAndProcesses).then_some(true),
-        // Else names would be looked up where the node looks them up, who knows nothing of the cluster's.
+        // Otherwise the pod uses the DNS of the node, which does not resolve Services.
         dns_policy: (pod.host != Host::Isolated).then(|| "ClusterFirstWithHostNet".to_owned()),
         termination_grace_period_seconds: Some(pod.grace_seconds),
         node_selector: (!pod.scheduling.node_selector.is_empty())
@@ -50,7 +50,7 @@ pub(super) fn template(lowering: &Lowering<'_>, component: &str, pod: &Pod) -> c
     template
 }
 
-/// A name is not a label that can be relied on, so it is asked for as what it is.
+/// Match the name of the node, because its hostname label may differ.
 fn only_on(nodes: &[String]) -> core::Affinity {
     let term = |node: &String| core::NodeSelectorTerm {
         match_fields: Some(vec![core::NodeSelectorRequirement {
@@ -70,7 +70,7 @@ fn only_on(nodes: &[String]) -> core::Affinity {
     }
 }
 
-/// Stands for the values of all Secrets that the pods read only at start, so that another value replaces the pods.
+/// Hash of all Secrets that the pods read only at start, so that a changed value restarts the pods.
 fn secrets_revision(lowering: &Lowering<'_>, pod: &Pod) -> Option<String> {
     let mut revisions = BTreeMap::new();
     for container in pod.setup.iter().chain(&pod.containers) {
@@ -165,7 +165,7 @@ fn container(container: &Container) -> core::Container {
         }),
         resources: resources(&container.resources),
         security_context: Some(container_security(container.privilege)),
-        // Conditions tell what a program said last; most programs say it only in their log.
+        // Conditions report the last output of a program; most programs write it only to their log.
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..core::Container::default()
     }
@@ -276,7 +276,7 @@ fn mount(mount: &Mount) -> core::VolumeMount {
 
 fn volumes(lowering: &Lowering<'_>, pod: &Pod) -> Option<Vec<core::Volume>> {
     let mounts = pod.setup.iter().chain(&pod.containers).flat_map(|container| &container.mounts);
-    // A set makes the volumes of its claims itself.
+    // A StatefulSet creates the volumes of its claims.
     let own = mounts.filter(|mount| !matches!(mount, Mount::Claim { .. }));
     let volumes: BTreeMap<String, core::Volume> =
         own.map(|mount| (volume_name(mount), volume(lowering, mount))).collect();

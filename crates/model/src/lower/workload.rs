@@ -17,8 +17,7 @@ use crate::plan::{Claim, Controller, NetworkService, Workload};
 pub(super) fn manifests(lowering: &Lowering<'_>, workload: &Workload) -> Vec<Manifest> {
     let mut manifests: Vec<Manifest> =
         workload.services.iter().map(|service| network_service(lowering, workload, service)).collect();
-    // One pod cannot be disrupted in part: a budget would only keep nodes from being emptied. Nor are pods of nodes
-    // evicted: they stay for as long as their node does.
+    // A budget for a single pod would only block drains. Pods of a DaemonSet are not evicted.
     if workload.replicas > 1 && workload.controller != Controller::DaemonSet {
         manifests.push(disruption_budget(lowering, workload));
     }
@@ -58,7 +57,7 @@ fn controller(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
         }
         Controller::DaemonSet => {
             if let Some(spec) = &mut template.spec {
-                // Every node has one pod: there is nothing to spread.
+                // A DaemonSet has one pod per node.
                 spec.topology_spread_constraints = None;
             }
             let rolling =
@@ -84,7 +83,7 @@ fn deployment(workload: &Workload, selector: LabelSelector, template: PodTemplat
     let strategy = if workload.controller == Controller::Recreate {
         DeploymentStrategy { type_: Some("Recreate".to_owned()), rolling_update: None }
     } else {
-        // A new pod serves before an old one goes, also where there is only one.
+        // A new pod is ready before an old one stops, even with one replica.
         DeploymentStrategy {
             type_: Some("RollingUpdate".to_owned()),
             rolling_update: Some(RollingUpdateDeployment {
@@ -144,7 +143,7 @@ fn disruption_budget(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
     let name = instance.part(workload.suffix.as_deref());
     let policy = match workload.controller {
         Controller::Deployment | Controller::Recreate | Controller::DaemonSet => "AlwaysAllow",
-        // Members of a group are counted on even while they are not ready.
+        // Unready members of a cluster may still hold data.
         Controller::StatefulSet { .. } => "IfHealthyBudget",
     };
     let spec = PodDisruptionBudgetSpec {

@@ -1,4 +1,4 @@
-//! Parts that others cannot be without, as rules of the cloud's definition: what is disabled is not needed.
+//! Required parts, as CEL rules of a cloud.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use crate::inputs::rules::validation;
 use crate::inputs::{Input, Needed};
 use crate::{keystone, mariadb, memcached, rabbitmq};
 
-/// A part that another one needs.
+/// A part that another part requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requirement {
     kind: Kind,
-    /// Field of a cloud's spec that describes something existing instead.
+    /// Field of the cloud that describes an existing service instead.
     instead: Option<&'static str>,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn requirements(inputs: Vec<Input<'_>>) -> Vec<Requirement> {
     inputs.into_iter().filter_map(required).collect()
 }
 
-/// Kinds of all parts that something is taken from, needed or not.
+/// Kinds of all parts that provide inputs, required or not.
 pub(super) fn sources(inputs: Vec<Input<'_>>) -> Vec<Kind> {
     let source = |input: Input<'_>| match input {
         Input::Database { .. } => Some(mariadb::KIND),
@@ -48,14 +48,14 @@ pub(super) fn sources(inputs: Vec<Input<'_>>) -> Vec<Kind> {
     inputs.into_iter().filter_map(source).collect()
 }
 
-/// A part, what may exist instead of it, and the parts that cannot be without it.
+/// A part with its alternative and its dependents.
 struct NeededPart {
     part: &'static dyn AnyPart,
     instead: Option<&'static str>,
     dependents: Vec<&'static dyn AnyPart>,
 }
 
-/// One rule for each part that others need.
+/// One rule for each required part.
 pub(crate) fn rules(parts: &[&'static dyn AnyPart]) -> Vec<ValidationRule> {
     let mut needed: BTreeMap<&str, NeededPart> = BTreeMap::new();
     for part in parts {
@@ -89,7 +89,7 @@ fn rule(needed: &NeededPart) -> ValidationRule {
     )
 }
 
-/// Whether a cloud has a part, in CEL.
+/// CEL expression: the cloud has the part.
 fn enabled(part: &dyn AnyPart) -> String {
     let field = format!("self.spec.{}", part.field());
     match part.presence() {

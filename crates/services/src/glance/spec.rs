@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::inputs::{Input, Inputs};
 use crate::template::ApiTemplate;
 
-/// Image service (Glance).
+/// Image service.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "openstack.k8s.io",
@@ -133,7 +133,7 @@ pub enum StoreBackend {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
-    { "rule": "has(self.size) == has(oldSelf.size) && (!has(self.size) || self.size == oldSelf.size)", "message": "storage.pvc.size cannot be changed yet: resize the PersistentVolumeClaim if its storage class allows expansion" },
+    { "rule": "has(self.size) == has(oldSelf.size) && (!has(self.size) || self.size == oldSelf.size)", "message": "storage.pvc.size cannot be changed yet: resize the PersistentVolumeClaim instead" },
     { "rule": "has(self.accessMode) == has(oldSelf.accessMode) && (!has(self.accessMode) || self.accessMode == oldSelf.accessMode)", "message": "storage.pvc.accessMode cannot be changed: the existing volume keeps its access mode" },
     { "rule": "has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)", "message": "storage.pvc.storageClass cannot be changed: the existing volume keeps its storage class" },
 ]))]

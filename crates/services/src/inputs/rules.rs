@@ -1,4 +1,4 @@
-//! Rules of a kind's definition that follow from what its objects take.
+//! CEL rules of a kind that follow from its inputs.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, ValidationRule,
@@ -6,7 +6,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 
 use super::{Input, Inputs, Link, Needed};
 
-/// Adds to a definition the rules that follow from a declaration.
+/// Adds the rules that follow from the inputs to a definition.
 pub(crate) fn add<T: Inputs>(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
     let rules: Vec<ValidationRule> = T::declaration().inputs().iter().filter_map(rule).collect();
     for version in &mut definition.spec.versions {
@@ -67,14 +67,14 @@ fn article(kind: &str) -> String {
     format!("{} {kind}", if vowel { "an" } else { "a" })
 }
 
-/// A field with one of several ways to name where something is taken from.
+/// Requires one of several fields that name a provider.
 fn required(field: &str, needed: Needed, ways: &[&str], remedy: &str) -> ValidationRule {
     let (list, rest) = match field.split_once("[].") {
         Some((list, rest)) => (Some(list), format!("item.{rest}")),
         None => (None, format!("self.spec.{field}")),
     };
-    let named: Vec<String> = ways.iter().map(|way| format!("has({rest}.{way})")).collect();
-    let mut text = format!("has({rest}) && ({})", named.join(" || "));
+    let alternatives: Vec<String> = ways.iter().map(|way| format!("has({rest}.{way})")).collect();
+    let mut text = format!("has({rest}) && ({})", alternatives.join(" || "));
     if let Needed::When(condition) = needed {
         text = format!("!({condition}) || {text}");
     }
@@ -84,7 +84,7 @@ fn required(field: &str, needed: Needed, ways: &[&str], remedy: &str) -> Validat
     validation(text, format!("spec.{field} is incomplete: {remedy}"))
 }
 
-/// A rule in CEL and what the API server answers where it does not hold.
+/// A CEL rule with its message.
 pub(crate) fn validation(rule: String, message: String) -> ValidationRule {
     ValidationRule { rule, message: Some(message), ..ValidationRule::default() }
 }

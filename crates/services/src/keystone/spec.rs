@@ -11,7 +11,7 @@ use crate::concern::{DatabaseSettings, MessagingSettings, ServiceCacheSettings};
 use crate::inputs::{self, Input, Inputs, Needed, Role, Scale};
 use crate::template::Notifications;
 
-/// Identity service (Keystone).
+/// Identity service.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "openstack.k8s.io",
@@ -20,7 +20,7 @@ use crate::template::Notifications;
     plural = "keystones",
     namespaced,
     status = "Status",
-    // Not `ks`, which is what Flux calls its Kustomizations.
+    // Not `ks`, the short name of Kustomizations of Flux.
     shortname = "kst",
     category = "openstack",
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint")

@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::concern::{CacheSettings, DatabaseSettings, IdentitySettings, MessagingSettings};
 use crate::inputs::{self, Input, Inputs, Link, Needed, Role, Scale};
-use crate::switch::{Links, LinksChange, SwitchSettings};
+use crate::switch::{Links, LinksOverride, SwitchSettings};
 use crate::template::ServiceReference;
 use crate::{nova, ovn};
 
 /// CEL expression: the mechanism is `ovs`.
 const IS_OVS: &str = "(has(self.spec.mechanism) && self.spec.mechanism == 'ovs')";
 
-/// Networking service (Neutron).
+/// Networking service.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "openstack.k8s.io",
@@ -218,7 +218,7 @@ pub struct OvsSettings {
     /// Overrides for some nodes. The first one that matches a node applies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
-    pub overrides: Vec<LinksChange>,
+    pub overrides: Vec<LinksOverride>,
     /// L3, DHCP and metadata agents. `nodeSelector` defaults to all nodes with Open vSwitch.
     #[serde(default)]
     pub agents: AgentSettings,

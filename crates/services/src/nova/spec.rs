@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::concern::{DatabaseSettings, IdentitySettings, MessagingSettings, ServiceCacheSettings};
 use crate::inputs::{self, Input, Inputs, Needed, Role, Scale};
 
-/// Compute service (Nova).
+/// Compute service.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "openstack.k8s.io",
@@ -244,11 +244,11 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Whether it is a cell besides the one that every cloud has.
+    /// Whether it is an additional cell.
     pub(super) fn is_own(&self) -> bool {
         self.name != FIRST_CELL
     }
 }
 
-/// The cell that every cloud has.
+/// The cell that always exists.
 pub(super) const FIRST_CELL: &str = "cell1";

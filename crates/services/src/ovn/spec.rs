@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::inputs::{self, Input, Inputs, Role, Scale};
-use crate::switch::{Links, LinksChange, SwitchSettings};
+use crate::switch::{Links, LinksOverride, SwitchSettings};
 
 /// OVN: northbound and southbound databases, ovn-northd, and ovn-controller with Open vSwitch on nodes.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -97,7 +97,7 @@ pub struct ChassisLinks {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NodeOverride {
     #[serde(flatten)]
-    pub change: LinksChange,
+    pub change: LinksOverride,
     /// Gateway role of these nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway: Option<Gateway>,
@@ -160,7 +160,7 @@ impl RaftSettings {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
-    { "rule": "has(self.size) == has(oldSelf.size) && (!has(self.size) || self.size == oldSelf.size)", "message": "storage.size cannot be changed yet: resize the PersistentVolumeClaims if their storage class allows expansion" },
+    { "rule": "has(self.size) == has(oldSelf.size) && (!has(self.size) || self.size == oldSelf.size)", "message": "storage.size cannot be changed yet: resize the PersistentVolumeClaims instead" },
     { "rule": "has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)", "message": "storage.storageClass cannot be changed: existing volumes keep their storage class" },
 ]))]
 pub struct RaftStorage {

@@ -27,7 +27,7 @@ pub struct Links {
 /// Settings of some nodes. Unset fields keep the settings of all nodes.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct LinksChange {
+pub struct LinksOverride {
     /// Labels of these nodes.
     #[schemars(schema_with = "schema::labels")]
     pub node_selector: BTreeMap<String, String>,
@@ -43,9 +43,9 @@ pub struct LinksChange {
     pub encapsulation: Option<Encapsulation>,
 }
 
-impl LinksChange {
-    /// Whether it is for a node with these labels.
-    pub(crate) fn fits(&self, labels: &Labels) -> bool {
+impl LinksOverride {
+    /// Whether it applies to a node with these labels.
+    pub(crate) fn matches(&self, labels: &Labels) -> bool {
         selects(&self.node_selector, labels)
     }
 
