@@ -1,16 +1,15 @@
-//! The definition of a cloud with as many services as OpenStack has, to see that it stays within the bounds of an API
-//! server.
+//! Definition of a cloud with all planned services, to test the limits of the API server.
 
 use serde_json::Value;
 
-/// Blocks that are copied in turn: the largest ones.
+/// Blocks to copy in turn: the largest ones.
 const COPIED: [&str; 4] = ["neutron", "glance", "nova", "keystone"];
 
 /// Part of the message of a rule that names all services which require a part.
 const REQUIRED_BY: &str = " is disabled, but required by ";
 
-/// A definition with further blocks, and the rules that go with each: those of topologies, of requirements and of
-/// components. The names of the blocks are `service11` and so on, up to the number of services.
+/// A definition with additional blocks `service11` and so on, and their rules for topologies, requirements and
+/// components.
 pub fn with_services(definition: &Value, present: usize, services: usize) -> Value {
     let mut wide = definition.clone();
     let schema =
@@ -50,7 +49,7 @@ fn extend(rule: &mut Value, copied: &str, name: &str) {
         condition = format!("{condition} && !(has({block}) && has({block}.enabled) && {block}.enabled)");
         message = message.replacen(REQUIRED_BY, &format!("{REQUIRED_BY}{name}, "), 1);
     } else {
-        // Components: the service itself, and those of the service that it copies.
+        // Components of the copied service.
         condition = condition.replacen(&format!("'{copied}'"), &format!("'{copied}','{name}'"), 1);
         let own = format!("self.service == '{copied}'");
         let copy = condition.split(" || ").find(|way| way.starts_with(&own));
@@ -68,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_has_its_block_and_its_part_in_every_rule() {
+    fn an_added_service_has_a_block_and_is_in_all_rules() {
         let rules: Vec<Value> = COPIED
             .iter()
             .map(|block| {

@@ -1,4 +1,4 @@
-//! Laws of declarations: what follows from what a service takes agrees with it.
+//! Invariants of inputs: needs and blocks agree with the declared inputs.
 
 use openstack_operator_model::common::{NameReference, Reference};
 use openstack_operator_model::kind::Kind;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::fixture::{object, rendered};
 
-/// What must be in the needs of a service.
+/// Expected entry in the needs of a service.
 #[derive(Debug)]
 enum Expected {
     Object(Kind, String),
@@ -30,7 +30,7 @@ impl Expected {
     }
 }
 
-/// Names an object in everything that is taken from one.
+/// Sets an object in all inputs that can reference one.
 fn fill(inputs: Vec<Input<'_>>) -> Vec<Expected> {
     let mut expected = Vec::new();
     for (index, input) in inputs.into_iter().enumerate() {
@@ -54,7 +54,7 @@ fn fill(inputs: Vec<Input<'_>>) -> Vec<Expected> {
     expected
 }
 
-/// Fields that a cloud settles, as paths below the spec.
+/// Fields that a cloud fills in, as paths below the spec.
 fn settled(input: &Input<'_>) -> Vec<String> {
     let below = |field: &str, names: &[&str]| -> Vec<String> {
         let path =
@@ -82,7 +82,7 @@ fn settled(input: &Input<'_>) -> Vec<String> {
     }
 }
 
-/// The schema of a field; items of a list are written `[]`.
+/// Schema of a field. List items are written `[]`.
 fn find<'a>(schema: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(schema, |schema, name| {
         let property = schema["properties"].get(name.trim_end_matches("[]"))?;
@@ -90,7 +90,7 @@ fn find<'a>(schema: &'a Value, path: &str) -> Option<&'a Value> {
     })
 }
 
-/// Checks a part, and returns how many things it takes from others.
+/// Checks a part and returns the number of its inputs from others.
 fn check<P: Part>() -> usize {
     let part: &'static dyn AnyPart = *PARTS.iter().find(|part| part.kind() == P::KIND).unwrap();
     let kind = P::KIND.kind;
@@ -106,7 +106,7 @@ fn check<P: Part>() -> usize {
             let path = format!("{field}.topology");
             let path = path.trim_start_matches('.');
             assert!(find(&block, path).is_some(), "the block of {kind} has no {path}");
-            assert!(find(whole, path).is_none(), "{kind} has {path}, which is of no use outside of a cloud");
+            assert!(find(whole, path).is_none(), "{kind} has {path}, which has no effect outside of a cloud");
         }
     }
     let mut template = P::Template::declaration();
@@ -114,13 +114,13 @@ fn check<P: Part>() -> usize {
     let object = object(part, "test", &serde_json::to_value(&template).unwrap());
     let needs = part.decode(&object).unwrap().needs();
     for expected in &expected {
-        assert!(expected.is_in(&needs), "{kind} inputs {expected:?}, and needs {needs:?}");
+        assert!(expected.is_in(&needs), "{kind} declares {expected:?}, but needs {needs:?}");
     }
     expected.len()
 }
 
 #[test]
-fn needs_and_blocks_agree_with_what_is_taken() {
+fn needs_and_blocks_agree_with_inputs() {
     let checked = [
         check::<mariadb::Service>(),
         check::<rabbitmq::Service>(),
@@ -138,7 +138,7 @@ fn needs_and_blocks_agree_with_what_is_taken() {
 }
 
 #[test]
-fn what_a_workload_waits_for_is_watched() {
+fn objects_that_workloads_wait_for_are_watched() {
     let mut waits = 0;
     for (case, rendered) in rendered() {
         for workload in &rendered.plan.workloads {
