@@ -40,7 +40,7 @@ const FILES: [(&str, &str); 8] = [
     ("virtlogd.conf", include_str!("compute/virtlogd.conf")),
 ];
 
-/// Compute nodes: libvirt and nova-compute on every selected node. `nodeSelector` defaults to label
+/// Compute nodes: libvirt and nova-compute on every selected node, by default on nodes with label
 /// `node-role.kubernetes.io/hypervisor`.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(

@@ -139,9 +139,9 @@ impl<'a> Mask<'a> {
     fn placeholder(&mut self, category: &'static str, value: &str) -> String {
         let counts = &mut self.counts;
         let given = self.given.entry(value.to_owned()).or_insert_with(|| {
-            let count = counts.entry(what).or_default();
+            let count = counts.entry(category).or_default();
             *count += 1;
-            format!("<{what} {count}>")
+            format!("<{category} {count}>")
         });
         given.clone()
     }
