@@ -150,7 +150,7 @@ fn a_volume_with_unknown_files_is_not_changed() {
     sandbox.program("mariadb-install-db", "touch $root/installed");
     let output = sandbox.run("prepare.sh", &[], &[]);
     assert!(!output.status.success());
-    for part in ["/var/lib/mysql holds no database", "backup.sql", "Move them elsewhere"] {
+    for part in ["/var/lib/mysql contains no database", "backup.sql", "Move them elsewhere"] {
         assert!(errors(&output).contains(part), "{}", errors(&output));
         // The kubelet shows the error, and there is no report to select the member by.
         assert!(sandbox.read("dev/termination-log").contains(part));
