@@ -173,7 +173,7 @@ fn waiting_message(awaited: &[&Unreachable], left: &[Effect]) -> String {
 }
 
 fn describe(effect: &Effect) -> String {
-    let kind = match effect.what {
+    let kind = match effect.kind {
         EffectKind::Database => "database",
         EffectKind::DatabaseUser => "database user",
         EffectKind::MessagingHost => "virtual host",

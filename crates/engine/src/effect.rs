@@ -28,8 +28,8 @@ impl Engine {
     /// All effects of a plan.
     pub(crate) async fn effects(&self, namespace: &str, plan: &Plan) -> PortResult<Vec<Effect>> {
         let mut effects = Vec::new();
-        let effect = |what, provider: &Reference, address: &str, name: &str| Effect {
-            what,
+        let effect = |kind, provider: &Reference, address: &str, name: &str| Effect {
+            kind,
             provider: provider.clone(),
             // The status of a managed server has its address; an external server needs it here.
             address: (provider.kind == SECRET.kind).then(|| address.to_owned()),
@@ -89,7 +89,7 @@ impl Engine {
             // If only the deletion policy differs, just the record changes.
             let same = wanted.iter().any(|other| {
                 let place = effect.region.is_none() || other.region == effect.region;
-                other.what == effect.what
+                other.kind == effect.kind
                     && other.provider == effect.provider
                     && other.name == effect.name
                     && place
@@ -227,7 +227,7 @@ impl Engine {
         address: &str,
     ) -> PortResult<Option<()>> {
         let secret = effect.provider.name.clone();
-        let provides = match effect.what {
+        let provides = match effect.kind {
             EffectKind::Database | EffectKind::DatabaseUser => {
                 let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
                 let port = port.parse().unwrap_or_default();
@@ -252,7 +252,7 @@ impl Engine {
     }
 
     async fn undo_on(&self, namespace: &str, effect: &Effect, provides: &Provides) -> PortResult<Option<()>> {
-        match effect.what {
+        match effect.kind {
             EffectKind::Database | EffectKind::DatabaseUser => {
                 self.undo_sql(namespace, effect, provides).await
             }
@@ -273,7 +273,7 @@ impl Engine {
     ) -> PortResult<Option<()>> {
         let Some(server) = &provides.database else { return Ok(None) };
         let Some(server) = self.sql_server(namespace, server).await? else { return Ok(None) };
-        Ok(ignore_failure(match effect.what {
+        Ok(ignore_failure(match effect.kind {
             EffectKind::Database => self.ports.sql.drop_database(&server, &effect.name).await,
             _ => self.ports.sql.drop_user(&server, &effect.name).await,
         }))
@@ -287,7 +287,7 @@ impl Engine {
     ) -> PortResult<Option<()>> {
         let Some(server) = &provides.messaging else { return Ok(None) };
         let Some(server) = self.bus_server(namespace, server).await? else { return Ok(None) };
-        Ok(ignore_failure(match effect.what {
+        Ok(ignore_failure(match effect.kind {
             EffectKind::MessagingHost => self.ports.bus.drop_virtual_host(&server, &effect.name).await,
             _ => self.ports.bus.drop_user(&server, &effect.name).await,
         }))
@@ -301,7 +301,7 @@ impl Engine {
     ) -> PortResult<Option<()>> {
         let Some(server) = &provides.identity else { return Ok(None) };
         let Some(login) = self.identity_login(namespace, server).await? else { return Ok(None) };
-        Ok(ignore_failure(match effect.what {
+        Ok(ignore_failure(match effect.kind {
             EffectKind::CatalogService => {
                 self.ports.identity.drop_service(&login, &effect.name, effect.region.as_deref()).await
             }

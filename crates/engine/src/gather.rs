@@ -7,8 +7,10 @@ use openstack_operator_model::assess;
 use openstack_operator_model::common::{Dependency, Reference};
 use openstack_operator_model::condition::Progress;
 use openstack_operator_model::kind::{Kind, SECRET, SERVICE};
-use openstack_operator_model::need::{Needs, NodeNeed, ObjectNeed, Resolved, SecretNeed, service_place};
-use openstack_operator_model::status::{NodeRow, Status};
+use openstack_operator_model::need::{
+    Needs, NodeNeed, ObjectNeed, Resolved, SecretNeed, service_name_and_namespace,
+};
+use openstack_operator_model::status::{NodeStatus, Status};
 use serde_json::Value;
 
 use crate::engine::{Engine, Key};
@@ -38,7 +40,12 @@ impl Gathered {
 
 impl Engine {
     /// Reads everything that is needed; `before` are the nodes of the last status.
-    pub(crate) async fn gather(&self, key: &Key, needs: &Needs, before: &[NodeRow]) -> PortResult<Gathered> {
+    pub(crate) async fn gather(
+        &self,
+        key: &Key,
+        needs: &Needs,
+        before: &[NodeStatus],
+    ) -> PortResult<Gathered> {
         self.needs.set(key, needs, &self.kinds());
         let mut gathered = Gathered::default();
         for need in &needs.objects {
@@ -49,7 +56,7 @@ impl Engine {
         }
         self.gather_readiness(key, needs, &mut gathered).await?;
         for name in &needs.addresses {
-            let (service, namespace) = service_place(name, &key.namespace);
+            let (service, namespace) = service_name_and_namespace(name, &key.namespace);
             let service = self.ports.cluster.get(SERVICE, namespace, service).await?;
             let address =
                 service.as_ref().and_then(|service| service.data.pointer("/spec/clusterIP")?.as_str());
@@ -138,7 +145,7 @@ impl Engine {
     async fn gather_nodes(
         &self,
         need: &NodeNeed,
-        before: &[NodeRow],
+        before: &[NodeStatus],
         gathered: &mut Gathered,
     ) -> PortResult<()> {
         let resolved = &mut gathered.resolved;

@@ -142,7 +142,7 @@ impl Engine {
             self.prune(&instance, &plan, &manifests).await?;
         }
         // Nodes leave even while other parts are not done, and pruning does not depend on nodes.
-        if let Some(roster) = &plan.roster {
+        if let Some(roster) = &plan.agents {
             work.current = ConditionType::NodesReady;
             let progress = progress_or_failure(self.check_roster(&planned, roster, work).await);
             work.record(ConditionType::NodesReady, progress);

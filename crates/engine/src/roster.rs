@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use openstack_operator_model::condition::Progress;
 use openstack_operator_model::node::{self, NOT_READY};
-use openstack_operator_model::plan::{Registry, Roster};
-use openstack_operator_model::status::{NodeRow, NodeState};
+use openstack_operator_model::plan::{NodeAgents, Registry};
+use openstack_operator_model::status::{NodeState, NodeStatus};
 
 use crate::effect::not_available;
 use crate::engine::{Engine, Key};
@@ -27,7 +27,7 @@ impl Engine {
     pub(crate) async fn check_roster(
         &self,
         planned: &Planned<'_>,
-        roster: &Roster,
+        roster: &NodeAgents,
         work: &mut Work,
     ) -> PortResult<Progress> {
         let Planned { key, plan, gathered, .. } = planned;
@@ -63,7 +63,12 @@ impl Engine {
                 Some(agent) if agent.up => NodeState::Up,
                 Some(_) => NodeState::Down,
             };
-            rows.push(NodeRow { name: node.clone(), state, holds: Vec::new(), found: messages.remove(node) });
+            rows.push(NodeStatus {
+                name: node.clone(),
+                state,
+                holds: Vec::new(),
+                found: messages.remove(node),
+            });
         }
         let before = work.status.nodes.clone();
         for row in before.iter().filter(|row| !roster.nodes.contains(&row.name)) {
@@ -89,7 +94,7 @@ impl Engine {
     }
 
     /// Nodes whose agent is missing or down because the node is not Ready.
-    async fn lost_agents(&self, gathered: &Gathered, rows: &[NodeRow]) -> PortResult<Vec<String>> {
+    async fn lost_agents(&self, gathered: &Gathered, rows: &[NodeStatus]) -> PortResult<Vec<String>> {
         let mut lost = Vec::new();
         for row in rows.iter().filter(|row| matches!(row.state, NodeState::Missing | NodeState::Down)) {
             if self.is_lost(gathered, &row.name).await? {
@@ -121,9 +126,9 @@ impl Engine {
         &self,
         key: &Key,
         registry: &RegistryLogin,
-        row: &NodeRow,
+        row: &NodeStatus,
         agent: &Agent,
-    ) -> PortResult<Option<NodeRow>> {
+    ) -> PortResult<Option<NodeStatus>> {
         let node = &row.name;
         let was_enabled = agent.admin_state == AdminState::Enabled;
         if was_enabled {
@@ -144,7 +149,7 @@ impl Engine {
             tracing::info!(node, "removed the agent record of a node that has left");
             return Ok(None);
         }
-        Ok(Some(NodeRow { name: node.clone(), state, holds, found: row.found.clone() }))
+        Ok(Some(NodeStatus { name: node.clone(), state, holds, found: row.found.clone() }))
     }
 
     /// Whether another object of the same kind has selected the node: then the node changes owner instead of leaving.
@@ -161,12 +166,12 @@ impl Engine {
     }
 }
 
-fn leaving(rows: &[NodeRow]) -> Vec<&str> {
+fn leaving(rows: &[NodeStatus]) -> Vec<&str> {
     rows.iter().filter(|row| row.state == NodeState::Leaving).map(|row| row.name.as_str()).collect()
 }
 
 /// Progress of the agents of all nodes except lost ones.
-fn progress(rows: &[NodeRow], lost: &[String]) -> Progress {
+fn progress(rows: &[NodeStatus], lost: &[String]) -> Progress {
     let names_in = |state: NodeState| -> Vec<&str> {
         let rows = rows.iter().filter(|row| row.state == state && !lost.contains(&row.name));
         rows.map(|row| row.name.as_str()).collect()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use openstack_operator_model::condition::{ConditionType, Findings, Progress};
 use openstack_operator_model::lower::Manifest;
 use openstack_operator_model::plan::Plan;
-use openstack_operator_model::status::{Effect, ServiceRow, Stage, Status};
+use openstack_operator_model::status::{Effect, ServiceStatus, Stage, Status};
 use serde_json::Value;
 
 use crate::engine::Outcome;
@@ -55,15 +55,15 @@ impl Work {
     }
 
     /// Reports the state of each service and the phase of the cloud.
-    pub(crate) fn report_services(&mut self, plan: &Plan, rows: Vec<Option<(Stage, ServiceRow)>>) {
-        let rows: Vec<(Stage, ServiceRow)> = rows.into_iter().flatten().collect();
+    pub(crate) fn report_services(&mut self, plan: &Plan, rows: Vec<Option<(Stage, ServiceStatus)>>) {
+        let rows: Vec<(Stage, ServiceStatus)> = rows.into_iter().flatten().collect();
         if rows.is_empty() && plan.skipped.is_empty() {
             return;
         }
         let unready = rows.iter().filter(|(_, row)| !row.ready).map(|(stage, _)| *stage).min();
         self.status.phase = Some(unready.unwrap_or(Stage::Ready));
         self.findings.available = Some(unready.is_none());
-        let skipped = plan.skipped.iter().map(|skip| ServiceRow {
+        let skipped = plan.skipped.iter().map(|skip| ServiceStatus {
             kind: skip.kind.kind.to_owned(),
             name: skip.name.clone(),
             ready: false,
@@ -107,7 +107,7 @@ pub(crate) fn service_row(
     manifest: &Manifest,
     live: &Value,
     progress: &Progress,
-) -> Option<(Stage, ServiceRow)> {
+) -> Option<(Stage, ServiceStatus)> {
     let child = manifest.child(plan)?;
     let waiting_for = match progress {
         Progress::Waiting { message, .. } | Progress::Failed { message } => Some(message.clone()),
@@ -116,7 +116,7 @@ pub(crate) fn service_row(
     };
     let stage = child.stage?;
     let endpoint = live.pointer("/status/endpoint").and_then(Value::as_str).map(str::to_owned);
-    let row = ServiceRow {
+    let row = ServiceStatus {
         kind: child.kind.kind.to_owned(),
         name: child.name.clone(),
         ready: progress.is_met(),

@@ -1,4 +1,4 @@
-//! Assessment: from objects as they are to how far they have come.
+//! Assessment of live objects: from their state to their progress.
 
 use serde_json::Value;
 
@@ -6,8 +6,8 @@ use crate::condition::Progress;
 use crate::kind::{CHILD_KINDS, DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, STATEFUL_SET};
 use crate::node::{self, NOT_READY};
 
-/// How far one live object has come. Messages hold no times and no generated names, so that they stay the same
-/// while nothing changes.
+/// Progress of one live object. Messages contain no times and no generated names, so they stay the same while nothing
+/// changes.
 pub fn assess(kind: Kind, name: &str, live: &Value) -> Progress {
     match kind {
         DEPLOYMENT => rollout(kind, name, live, "availableReplicas"),
@@ -15,14 +15,15 @@ pub fn assess(kind: Kind, name: &str, live: &Value) -> Progress {
         DAEMON_SET => daemon_set(name, live, &[]),
         JOB => job(name, live),
         HTTP_ROUTE => route(name, live),
-        // What has no work to do is done when it exists.
+        // Other child kinds are done when they exist.
         _ if CHILD_KINDS.contains(&kind) => Progress::Done,
-        // One of the operator's own kinds says itself how it is.
+        // The operator's own kinds report their state in conditions.
         _ => own(kind, name, live),
     }
 }
 
-/// Whether a live workload serves at all. A Job that runs beside workloads gives them what they cannot serve without.
+/// Whether a live workload serves at all. A Job beside workloads counts, because they cannot serve before it
+/// completes.
 pub fn serves(kind: Kind, live: &Value) -> bool {
     let field = match kind {
         DEPLOYMENT => "/status/availableReplicas",
@@ -55,25 +56,24 @@ fn rollout(kind: Kind, name: &str, live: &Value, counted: &str) -> Progress {
     if seen && updated == wanted && serving >= wanted && total == wanted {
         return Progress::Done;
     }
-    let (what, count) = if seen && updated < wanted {
+    let (state, count) = if seen && updated < wanted {
         ("updated", updated)
     } else if total > wanted {
-        return Progress::waiting(format!("{} {name}: an old pod is still to go", kind.kind));
+        return Progress::waiting(format!("{} {name}: waiting for an old pod to stop", kind.kind));
     } else {
         ("ready", serving.min(wanted))
     };
-    Progress::waiting(format!("{} {name}: {count} of {wanted} pods {what}", kind.kind))
+    Progress::waiting(format!("{} {name}: {count} of {wanted} pods {state}", kind.kind))
 }
 
-/// How far a set has come that has a pod on every node of some kind. Where no node is of that kind, nobody has decided
-/// yet which is. Pods of lost nodes are neither waited for nor updated as long as any pod is ready: there may never be
-/// one again.
+/// Progress of a DaemonSet. While at least one pod is ready, the operator does not wait for pods of lost nodes,
+/// because they may never return.
 pub fn daemon_set(name: &str, live: &Value, lost: &[String]) -> Progress {
     let wanted = number(live, "/status/desiredNumberScheduled");
     let updated = number(live, "/status/updatedNumberScheduled");
     let ready = number(live, "/status/numberReady");
     let seen = number(live, "/status/observedGeneration") >= number(live, "/metadata/generation");
-    let (what, count) = match (seen, updated < wanted) {
+    let (state, count) = match (seen, updated < wanted) {
         (true, _) if wanted == 0 => {
             return Progress::waiting(format!(
                 "DaemonSet {name}: no node has the labels of its nodeSelector"
@@ -87,10 +87,10 @@ pub fn daemon_set(name: &str, live: &Value, lost: &[String]) -> Progress {
         (true, true) => ("updated", updated),
         _ => ("ready", ready.min(wanted)),
     };
-    Progress::waiting(format!("DaemonSet {name}: {count} of {wanted} pods {what}"))
+    Progress::waiting(format!("DaemonSet {name}: {count} of {wanted} pods {state}"))
 }
 
-/// What became of a Job.
+/// Outcome of a Job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobOutcome {
     Running,
@@ -113,7 +113,7 @@ fn job(name: &str, live: &Value) -> Progress {
         JobOutcome::Complete => Progress::Done,
         JobOutcome::Running => Progress::waiting(format!("Job {name} runs")),
         JobOutcome::Failed => {
-            Progress::Failed { message: format!("Job {name} failed; kubectl logs job/{name} says why") }
+            Progress::Failed { message: format!("Job {name} failed; see kubectl logs job/{name}") }
         }
     }
 }
@@ -127,10 +127,10 @@ fn route(name: &str, live: &Value) -> Progress {
     match verdict {
         Some(accepted) if text(accepted, "/status") == "True" => Progress::Done,
         Some(refused) => Progress::waiting(format!(
-            "HTTPRoute {name} is not accepted by its Gateway: {}",
+            "HTTPRoute {name} is rejected by its Gateway: {}",
             text(refused, "/message")
         )),
-        None => Progress::waiting(format!("HTTPRoute {name}: its Gateway has not answered")),
+        None => Progress::waiting(format!("HTTPRoute {name}: its Gateway has not reported yet")),
     }
 }
 
@@ -142,7 +142,7 @@ fn own(kind: Kind, name: &str, live: &Value) -> Progress {
             None => Progress::Done,
         },
         Some((false, message)) if current => Progress::waiting(format!("{} {name}: {message}", kind.kind)),
-        _ => Progress::waiting(format!("{} {name}: not looked at yet", kind.kind)),
+        _ => Progress::waiting(format!("{} {name}: not reconciled yet", kind.kind)),
     }
 }
 
@@ -155,12 +155,12 @@ pub fn holds(live: &Value, condition: &str) -> bool {
         .any(|found| text(found, "/type") == condition && text(found, "/status") == "True")
 }
 
-/// Whether an object says that it is Ready, and its message.
+/// Status and message of the Ready condition.
 pub fn ready(live: &Value) -> Option<(bool, &str)> {
     condition(live, "Ready")
 }
 
-/// What an object says that it has lost.
+/// Message of the Degraded condition, if it is True.
 fn degraded(live: &Value) -> Option<&str> {
     condition(live, "Degraded").filter(|(holds, _)| *holds).map(|(_, message)| message)
 }
@@ -179,7 +179,7 @@ mod tests {
     use crate::kind::{CONFIG_MAP, POD_DISRUPTION_BUDGET, SERVICE};
 
     #[test]
-    fn a_rollout_is_done_when_every_pod_is_new_and_serves() {
+    fn a_rollout_is_done_when_all_pods_are_updated_and_ready() {
         let live = |updated: i64, available: i64, total: i64| {
             json!({
                 "metadata": { "generation": 2 }, "spec": { "replicas": 2 },
@@ -198,12 +198,12 @@ mod tests {
         );
         assert_eq!(
             assess(DEPLOYMENT, "x", &live(2, 2, 3)),
-            Progress::waiting("Deployment x: an old pod is still to go")
+            Progress::waiting("Deployment x: waiting for an old pod to stop")
         );
     }
 
     #[test]
-    fn what_the_controller_has_not_seen_is_not_done() {
+    fn a_generation_that_the_controller_has_not_observed_is_not_done() {
         let live = json!({
             "metadata": { "generation": 3 }, "spec": { "replicas": 1 },
             "status": { "observedGeneration": 2, "updatedReplicas": 1, "readyReplicas": 1, "replicas": 1 }
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_of_nodes_is_done_when_every_node_has_a_new_pod_that_is_ready() {
+    fn a_daemon_set_is_done_when_all_pods_are_updated_and_ready() {
         let live = |wanted: i64, updated: i64, ready: i64| {
             json!({ "metadata": { "generation": 1 }, "status": { "observedGeneration": 1,
                 "desiredNumberScheduled": wanted, "updatedNumberScheduled": updated, "numberReady": ready } })
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_of_nodes_is_degraded_when_only_pods_of_lost_nodes_are_missing() {
+    fn a_daemon_set_is_degraded_when_only_pods_of_lost_nodes_are_missing() {
         let live = |wanted: i64, updated: i64, ready: i64| {
             json!({ "metadata": { "generation": 1 }, "status": { "observedGeneration": 1,
                 "desiredNumberScheduled": wanted, "updatedNumberScheduled": updated, "numberReady": ready } })
@@ -239,18 +239,18 @@ mod tests {
         let degraded = Progress::degraded("node b is not Ready");
         assert_eq!(found(2, 2, 2), Progress::Done);
         assert_eq!(found(2, 2, 1), degraded);
-        assert_eq!(found(2, 1, 1), degraded, "nor does a rollout wait for it");
+        assert_eq!(found(2, 1, 1), degraded, "a rollout does not wait for it");
         assert_eq!(found(3, 3, 1), Progress::waiting("DaemonSet x: 1 of 3 pods ready"));
         assert_eq!(found(3, 1, 2), Progress::waiting("DaemonSet x: 1 of 3 pods updated"));
         assert_eq!(found(1, 1, 0), Progress::waiting("DaemonSet x: 0 of 1 pods ready"), "none is left");
         assert_eq!(daemon_set("x", &live(2, 2, 1), &[]), Progress::waiting("DaemonSet x: 1 of 2 pods ready"));
-        let mut unseen = live(2, 2, 1);
-        unseen["metadata"]["generation"] = json!(2);
-        assert!(!daemon_set("x", &unseen, &["b".to_owned()]).is_met());
+        let mut unobserved = live(2, 2, 1);
+        unobserved["metadata"]["generation"] = json!(2);
+        assert!(!daemon_set("x", &unobserved, &["b".to_owned()]).is_met());
     }
 
     #[test]
-    fn jobs_end_in_two_ways() {
+    fn jobs_complete_or_fail() {
         let live = |kind: &str| json!({ "status": { "conditions": [{ "type": kind, "status": "True" }] } });
         assert_eq!(assess(JOB, "x", &live("Complete")), Progress::Done);
         assert!(matches!(assess(JOB, "x", &live("Failed")), Progress::Failed { .. }));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_life_of_its_own_is_done_when_it_exists() {
+    fn objects_without_progress_are_done_when_they_exist() {
         assert_eq!(assess(CONFIG_MAP, "x", &json!({})), Progress::Done);
         let conditions =
             json!({ "status": { "conditions": [{ "type": "DisruptionAllowed", "status": "False" }] } });
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_ours_is_done_when_it_says_so_of_this_generation() {
+    fn an_own_object_is_done_when_it_is_ready_at_its_current_generation() {
         let live = |observed: i64| {
             json!({ "metadata": { "generation": 2 }, "status": { "observedGeneration": observed,
                     "conditions": [{ "type": "Ready", "status": "True", "message": "" }] } })

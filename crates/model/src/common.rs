@@ -21,10 +21,10 @@ pub use reference::*;
 pub use resources::*;
 pub use scheduling::*;
 
-/// Stops the operator's work on an object while it is `true`; deletion still works.
+/// While it is `true`, the operator does not reconcile the object. Deletion still works.
 pub const PAUSE_ANNOTATION: &str = "openstack.k8s.io/pause";
 
-/// Settings of everything that runs as pods.
+/// Settings of kinds that run pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodSettings {
@@ -32,7 +32,7 @@ pub struct PodSettings {
     pub container: ContainerSettings,
     #[serde(flatten)]
     pub scheduling: Scheduling,
-    /// Objects with a condition that must hold before this one is worked on.
+    /// Objects with a condition that must be True before the operator works on this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub depends_on: Vec<Dependency>,
@@ -40,14 +40,14 @@ pub struct PodSettings {
     pub additions: PodAdditions,
 }
 
-/// Settings of everything that runs as pods and has configuration files.
+/// Settings of kinds that run pods and have configuration files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Common {
     #[serde(flatten)]
     pub pods: PodSettings,
-    /// Settings by file, section and option that win over the operator's. An option with several values has one
-    /// value a line.
+    /// Options by configuration file, section and name. They override the operator's; write each value of a
+    /// multi-valued option on its own line.
     #[serde(
         default,
         deserialize_with = "schema::read_extra_config",
@@ -60,7 +60,7 @@ pub struct Common {
 /// Replicas, resources and image of one component of a service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Component {
-    /// Number of pods; that of the service where none is given.
+    /// Number of pods. Defaults to the `replicas` of the service.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 32))]
     pub replicas: Option<i32>,
@@ -68,25 +68,25 @@ pub struct Component {
     pub container: ContainerSettings,
 }
 
-/// Resources and image: of one component, or of every component of a service that has none of its own.
+/// Resources and image of a component, or of all components without their own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ContainerSettings {
-    /// CPU and memory; for a component those of the service where none are given.
+    /// Resource requests and limits. A component without them uses those of the service.
     #[serde(default, skip_serializing_if = "is_default")]
     pub resources: Resources,
-    /// Image; for a component that of the service where none is given.
+    /// Container image. A component without one uses that of the service.
     #[serde(default, skip_serializing_if = "is_default")]
     pub image: Image,
 }
 
-/// Which release runs, from which images. A cloud says it once for all its services.
+/// Release and images. A cloud sets them once for all its services.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Origin {
     /// OpenStack release.
     #[serde(default)]
     pub release: Release,
-    /// Where images come from.
+    /// Source of container images.
     #[serde(default, skip_serializing_if = "is_default")]
     pub images: Images,
 }
@@ -95,7 +95,7 @@ pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Whether data outlives the object.
+/// Policy for data when its object is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeletionPolicy {
     #[default]
@@ -103,31 +103,31 @@ pub enum DeletionPolicy {
     Delete,
 }
 
-/// Where data is kept.
-// A set of pods cannot change its volumes. The rules are not at the fields, where a value that comes or goes would not
-// be compared.
+/// Volumes of a StatefulSet.
+// A StatefulSet cannot change its volumes. The rules are on the object, because a rule on a field does not run when
+// the field is added or removed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     {
         "rule": "has(self.storageSize) == has(oldSelf.storageSize) && (!has(self.storageSize) || self.storageSize == oldSelf.storageSize)",
-        "message": "storageSize cannot be changed yet: grow the claims themselves where their class allows it",
+        "message": "storageSize cannot be changed yet: resize the PersistentVolumeClaims instead",
     },
     {
         "rule": "has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)",
-        "message": "storageClass cannot be changed: the volumes stay where they are",
+        "message": "storageClass cannot be changed: existing volumes keep their storage class",
     },
 ]))]
 pub struct Storage {
-    /// Size of each pod's volume.
+    /// Size of each pod's volume. Defaults to 10Gi for databases and to 5Gi for message buses.
     #[serde(default, deserialize_with = "schema::read_optional", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::size")]
     pub storage_size: Option<String>,
-    /// Storage class of the volumes; the cluster's default where none is given.
+    /// Storage class of the volumes. Defaults to the default class of the Kubernetes cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub storage_class: Option<String>,
-    /// What becomes of the volumes when the object is deleted.
+    /// Policy for the volumes when the object is deleted.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
 }

@@ -1,4 +1,4 @@
-//! Conditions: what a reconcile found, in the words that `kubectl wait`, Flux and Argo CD understand.
+//! Conditions that report the findings of a reconcile to `kubectl wait`, Flux and Argo CD.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,36 +9,36 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 /// Every type of condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConditionType {
-    /// What it needs of others is there.
+    /// All inputs from other objects are available.
     InputsReady,
     DatabaseReady,
     MessagingReady,
-    /// A key ring is in place; the plan names the condition.
+    /// A key ring exists. The plan names the condition.
     Keys(&'static str),
     ConfigReady,
     TasksComplete,
     WorkloadsReady,
-    /// Members of a group were told what to do, where they need to be.
+    /// All members of a cluster have the instructions that they need.
     MembersReady,
     Exposed,
     Registered,
-    /// Data formats that only an earlier image needed are gone.
+    /// Contracting migrations after an upgrade are complete.
     Finished,
-    /// All objects that this one consists of are Ready.
+    /// All child objects are Ready.
     ServicesReady,
-    /// Every node's agent has registered and is up.
+    /// The agents of all nodes have registered and are up.
     NodesReady,
-    /// What is no longer wanted is gone; said only where it could not be done.
+    /// Objects that are no longer wanted are deleted. Reported only if that failed.
     Pruned,
-    /// It serves now.
+    /// The object serves requests now.
     Available,
-    /// This generation of the spec is fully in place, except for what is lost.
+    /// This generation of the spec is fully applied, except for losses.
     Ready,
-    /// Something is lost, e.g. a node, but it still serves: a person may look at it in the morning.
+    /// Something is lost, e.g. a node, but the object still serves. No immediate action is required.
     Degraded,
-    /// The operator is at work, or waits for something that will come by itself.
+    /// The operator is working, or waits for a change that needs no action of the user.
     Reconciling,
-    /// A person must change something.
+    /// The user must act.
     Stalled,
 }
 
@@ -68,24 +68,24 @@ impl ConditionType {
     }
 }
 
-/// How far one part of the work has come.
+/// Progress of one part of a reconcile.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress {
     Done,
-    /// Done, except for what is lost. Nothing waits for what is lost, since it may never come back.
+    /// Done, except for losses. The operator does not wait for lost parts, because they may never return.
     Degraded {
         losses: Vec<String>,
     },
-    /// Something else must happen first. A watch wakes the object, or the clock where a time is given.
+    /// Something else must happen first. A watch event triggers the next reconcile, or the timer if a time is given.
     Waiting {
         message: String,
         after: Option<Duration>,
     },
-    /// Something went wrong that may go right the next time.
+    /// A failure that a retry may resolve.
     Failed {
         message: String,
     },
-    /// An earlier part is not done; what was known of this one still holds.
+    /// An earlier part is not done. The last known state of this part still applies.
     NotReached,
 }
 
@@ -98,12 +98,12 @@ impl Progress {
         Self::Degraded { losses: vec![loss.into()] }
     }
 
-    /// Whether the next part may begin.
+    /// Whether the next part can start.
     pub fn is_met(&self) -> bool {
         matches!(self, Self::Done | Self::Degraded { .. })
     }
 
-    /// Of two the one that is further from done, so that many can be folded into one. Losses add up.
+    /// The less advanced of two, so that many fold into one. Losses accumulate.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -122,7 +122,7 @@ impl Progress {
     }
 }
 
-/// Why nothing more will happen until a person acts.
+/// Reason why the operator does nothing until the user acts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stall {
     InvalidSpec(String),
@@ -130,14 +130,14 @@ pub enum Stall {
     Paused,
 }
 
-/// What one reconcile found.
+/// Findings of one reconcile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
     pub parts: Vec<(ConditionType, Progress)>,
     pub stall: Option<Stall>,
-    /// Whether it serves now; not known where the workloads were not looked at.
+    /// Whether the object serves now. Unknown if the reconcile did not reach the workloads.
     pub available: Option<bool>,
-    /// Services that were asked for and are left out; they do not keep the rest from being Ready.
+    /// Remarks, e.g. on skipped services. They do not prevent Ready.
     pub remarks: Vec<String>,
 }
 
@@ -148,7 +148,7 @@ impl Findings {
     }
 }
 
-/// Conditions about all parts together.
+/// Conditions that summarize all parts.
 const SUMMARY: [ConditionType; 5] = [
     ConditionType::Available,
     ConditionType::Ready,
@@ -157,9 +157,9 @@ const SUMMARY: [ConditionType; 5] = [
     ConditionType::Stalled,
 ];
 
-/// Reason of a part that is done except for what is lost.
+/// Reason of a part that is done except for losses.
 const DEGRADED: &str = "Degraded";
-/// How many losses are named.
+/// Maximum number of losses in a message.
 const MOST_LOSSES: usize = 5;
 
 struct Statement {
@@ -172,7 +172,7 @@ fn statement(holds: bool, reason: &'static str, message: impl Into<String>) -> S
     Statement { holds, reason, message: message.into() }
 }
 
-/// The conditions that follow. Transition times stay where a status stays.
+/// The conditions that follow from findings. An unchanged status keeps its transition time.
 pub fn conditions(
     findings: &Findings,
     generation: i64,
@@ -188,19 +188,19 @@ pub fn conditions(
                     conditions.push(known.clone());
                     continue;
                 }
-                None => statement(false, "Waiting", "not begun"),
+                None => statement(false, "Waiting", "not started"),
             },
             progress => state(progress),
         };
         conditions.push(condition(*kind, statement, generation, found(*kind), now));
     }
-    // Where the work did not come to its end, what was known of the rest still holds.
+    // If the reconcile stopped early, the last known conditions of the other parts still apply.
     if findings.stall.is_some() || findings.unmet().is_some() {
-        let told: Vec<String> = conditions.iter().map(|condition| condition.type_.clone()).collect();
+        let reported: Vec<String> = conditions.iter().map(|condition| condition.type_.clone()).collect();
         let summarized = SUMMARY.map(ConditionType::name);
         let kept = before
             .iter()
-            .filter(|known| !told.contains(&known.type_) && !summarized.contains(&known.type_.as_str()));
+            .filter(|known| !reported.contains(&known.type_) && !summarized.contains(&known.type_.as_str()));
         conditions.extend(kept.cloned());
     }
     let available =
@@ -215,20 +215,20 @@ pub fn conditions(
 fn state(progress: &Progress) -> Statement {
     match progress {
         Progress::Done => statement(true, "Succeeded", ""),
-        Progress::Degraded { losses } => statement(true, DEGRADED, named(losses)),
+        Progress::Degraded { losses } => statement(true, DEGRADED, join_losses(losses)),
         Progress::Waiting { message, .. } => statement(false, "Waiting", message),
         Progress::Failed { message } => statement(false, "Unavailable", message),
-        Progress::NotReached => statement(false, "Waiting", "not begun"),
+        Progress::NotReached => statement(false, "Waiting", "not started"),
     }
 }
 
-/// What is lost by all parts, also by those that were not looked at this time.
+/// Losses of all parts, including those that this reconcile did not reach.
 fn losses(conditions: &[Condition]) -> String {
     let degraded = conditions.iter().filter(|part| part.status == "True" && part.reason == DEGRADED);
-    named(&unique(degraded.map(|part| part.message.clone()).collect()))
+    join_losses(&unique(degraded.map(|part| part.message.clone()).collect()))
 }
 
-fn named(losses: &[String]) -> String {
+fn join_losses(losses: &[String]) -> String {
     let more = losses.len().saturating_sub(MOST_LOSSES);
     let shown = losses[..losses.len() - more].join("; ");
     if more == 0 { shown } else { format!("{shown}; and {more} more") }
@@ -293,7 +293,7 @@ fn condition(
     }
 }
 
-/// Kubernetes keeps whole seconds; a status with more would never equal what comes back.
+/// Kubernetes stores whole seconds; a status with fractions would never equal the stored one.
 pub fn whole_second(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }

@@ -1,4 +1,4 @@
-//! Where images come from: families of images, and how a component's reference is made.
+//! Container images: families, registries, and the image reference of a component.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::schema;
 
-/// A set of images that are built and named alike.
+/// Image family: Kolla's images, or this project's Debian images. Defaults to the operator's setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
@@ -23,7 +23,7 @@ pub enum Family {
 /// Declares every release once, with its number.
 macro_rules! releases {
     ($($(#[$attribute:meta])* $name:ident = $number:literal),+ $(,)?) => {
-        /// Which OpenStack release runs.
+        /// OpenStack release.
         #[derive(
             Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
         )]
@@ -48,14 +48,14 @@ releases! {
     #[default] Epoxy = "2025.1",
 }
 
-/// A number that is not one of a release.
+/// Number of an unknown release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownRelease(pub String);
 
 impl fmt::Display for UnknownRelease {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known: Vec<&str> = Release::ALL.iter().map(|release| release.number()).collect();
-        write!(formatter, "there is no release {:?}; there are {}", self.0, known.join(", "))
+        write!(formatter, "unknown release {:?}: known releases are {}", self.0, known.join(", "))
     }
 }
 
@@ -70,7 +70,7 @@ impl FromStr for Release {
     }
 }
 
-/// What an image is called in each family.
+/// Name of an image in each family.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageNames {
     pub kolla: &'static str,
@@ -78,34 +78,34 @@ pub struct ImageNames {
 }
 
 impl ImageNames {
-    /// An image that is called the same everywhere.
+    /// An image with the same name in all families.
     pub const fn same(name: &'static str) -> Self {
         Self { kolla: name, debian: name }
     }
 }
 
-/// Where images come from. What is not given is the operator's own default.
+/// Source of container images. Defaults to the operator's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Images {
-    /// Which family of images to run.
+    /// Image family. Defaults to the operator's setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
-    /// Registry and path before the image's name, e.g. `registry.example.com/openstack`.
+    /// Registry and path of images, e.g. `registry.example.com/openstack`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 255), regex(pattern = schema::IMAGE))]
     pub registry: Option<String>,
-    /// Tag of every image that is not given its own.
+    /// Tag of images without their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128), regex(pattern = schema::IMAGE_TAG))]
     pub tag: Option<String>,
-    /// Secrets with which images are pulled.
+    /// Image pull Secrets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), inner(length(min = 1, max = 253), regex(pattern = schema::NAME)))]
     pub pull_secrets: Vec<String>,
 }
 
-/// One component's image. What is not given comes from `images`.
+/// Image of a component. Unset fields come from `images`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Image {
@@ -113,26 +113,26 @@ pub struct Image {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 255), regex(pattern = schema::IMAGE))]
     pub repository: Option<String>,
-    /// Tag, or a digest that begins with `sha256:`.
+    /// Tag, or a digest that starts with `sha256:`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128), regex(pattern = schema::IMAGE_TAG))]
     pub tag: Option<String>,
 }
 
-/// What the operator takes where an object is silent.
+/// The operator's defaults for objects that set none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageDefaults {
     pub family: Family,
     pub registry: Option<String>,
-    /// A release that is not here has the family's own tag.
+    /// Tags by release. Other releases use the default tag of the family.
     pub tags: BTreeMap<Release, String>,
 }
 
 impl ImageDefaults {
-    /// The reference of an image, from the most particular setting to the most general.
+    /// The image reference. Specific settings override general ones.
     pub fn reference(&self, names: ImageNames, images: &Images, image: &Image, release: Release) -> String {
         let family = images.family.unwrap_or(self.family);
-        // The operator's registry and tags are those of its own family: another family has others.
+        // The operator's registry and tags apply to its own family only.
         let own = (family == self.family).then_some(self);
         let repository = image.repository.clone().unwrap_or_else(|| {
             let registry = images.registry.as_deref().or_else(|| own.and_then(|d| d.registry.as_deref()));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_s_defaults_apply_to_its_own_family_only() {
+    fn operator_defaults_apply_to_its_own_family_only() {
         assert_eq!(reference(&Images::default(), &Image::default()), "r:5000/o/mariadb:t1");
         let kolla = Images { family: Some(Family::Kolla), ..Images::default() };
         assert_eq!(
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_without_a_tag_of_the_operator_has_the_family_s_own() {
+    fn a_release_without_an_operator_tag_uses_the_tag_of_its_family() {
         let defaults = |family| ImageDefaults { family, registry: None, tags: BTreeMap::new() };
         let reference =
             |family| defaults(family).reference(NAMES, &Images::default(), &Image::default(), Release::Epoxy);
@@ -191,17 +191,17 @@ mod tests {
     }
 
     #[test]
-    fn a_release_is_known_by_its_number() {
+    fn a_release_parses_from_its_number() {
         for release in Release::ALL {
             assert_eq!(release.number().parse(), Ok(*release));
             assert_eq!(serde_json::to_value(release).ok(), Some(release.number().into()));
         }
         let unknown = "2020.1".parse::<Release>().unwrap_err();
-        assert_eq!(unknown.to_string(), "there is no release \"2020.1\"; there are 2025.1");
+        assert_eq!(unknown.to_string(), "unknown release \"2020.1\": known releases are 2025.1");
     }
 
     #[test]
-    fn the_component_s_own_setting_wins() {
+    fn the_image_of_the_component_overrides_the_defaults() {
         let images = Images { tag: Some("t2".into()), ..Images::default() };
         let image = Image { repository: Some("x/y".into()), tag: Some("sha256:12".into()) };
         assert_eq!(reference(&images, &image), "x/y@sha256:12");

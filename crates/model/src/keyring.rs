@@ -1,4 +1,4 @@
-//! When and how a ring of keys is rotated. It works on the keys' numbers and never sees a key.
+//! Rotation of key rings. It works on the numbers of keys and never sees a key.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -9,31 +9,31 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::plan::KeyRing;
 
-/// Kubelets bring a changed Secret to every pod within this time. Until then a further rotation could let one pod
-/// sign with a key that another does not have yet.
+/// Time in which kubelets update a Secret in all pods. An earlier rotation could let a pod sign with a key that
+/// another pod does not have yet.
 pub const SETTLING: SignedDuration = SignedDuration::from_secs(120);
 
-/// What is known of a ring that exists.
+/// State of an existing key ring.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RingState {
-    /// Numbers of the keys there are.
+    /// Numbers of the existing keys.
     pub keys: Vec<u32>,
-    /// When keys stopped to sign.
+    /// Times when keys stopped signing.
     pub retired: BTreeMap<u32, Timestamp>,
     pub rotated_at: Timestamp,
-    /// The last request that was fulfilled.
+    /// The last fulfilled rotation request.
     pub request: Option<String>,
 }
 
-/// What to do with a ring now.
+/// Decision about a key ring.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// Nothing until then.
+    /// Wait until then.
     Wait(Timestamp),
     Rotate(Rotation),
 }
 
-/// A rotation: the staged key becomes `primary`, a new one is staged, some are dropped.
+/// A rotation: the staged key becomes `primary`, a new one is staged, some are deleted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rotation {
     pub primary: u32,
@@ -52,7 +52,7 @@ fn parse(schedule: &str) -> Result<Cron, String> {
     })
 }
 
-/// Decides what a ring needs now.
+/// Decides whether to rotate a key ring now.
 pub fn decide(ring: &KeyRing, state: &RingState, now: Timestamp) -> Decision {
     let settled = state.rotated_at.saturating_add(SETTLING).unwrap_or(now);
     let requested = ring.request.is_some() && ring.request != state.request;
@@ -60,18 +60,18 @@ pub fn decide(ring: &KeyRing, state: &RingState, now: Timestamp) -> Decision {
     if now < due { Decision::Wait(due) } else { Decision::Rotate(rotate(ring, state, now)) }
 }
 
-/// The first time after `from` that the schedule names.
+/// The first scheduled time after `from`.
 fn next(schedule: &str, from: Timestamp) -> Timestamp {
     let from = from.to_zoned(TimeZone::UTC);
-    // Planning has checked the schedule; one that never comes is as good as none.
+    // Planning has checked the schedule. A schedule without a next time never triggers.
     parse(schedule)
         .ok()
         .and_then(|cron| cron.find_next_occurrence(&from, false).ok())
         .map_or(Timestamp::MAX, |next| next.timestamp())
 }
 
-/// **Invariant:** a key is dropped only when the ring is full *and* everything it signed has run out, so that a
-/// token outlives any number of rotations.
+/// **Invariant:** a key is deleted only when the ring is full *and* all tokens it signed have expired, so a token
+/// survives any number of rotations.
 fn rotate(ring: &KeyRing, state: &RingState, now: Timestamp) -> Rotation {
     let former = state.keys.iter().copied().max().unwrap_or(0);
     let primary = former + 1;
@@ -82,7 +82,7 @@ fn rotate(ring: &KeyRing, state: &RingState, now: Timestamp) -> Rotation {
     let lifetime = SignedDuration::from_secs(ring.lifetime_seconds);
     let mut old: Vec<u32> = state.keys.iter().copied().filter(|&key| key != 0).collect();
     old.sort_unstable();
-    // With the new primary and the new staged key there are two more than the old ones.
+    // The new primary and the new staged key add two.
     let surplus = (old.len() + 2).saturating_sub(usize::try_from(ring.max_active_keys).unwrap_or(usize::MAX));
     let dropped: Vec<u32> = old
         .into_iter()
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_fulfilled_once_and_not_before_the_last_one_has_settled() {
+    fn a_request_is_fulfilled_once_and_only_after_the_last_rotation_has_settled() {
         let asked = KeyRing { request: Some("now".into()), ..ring() };
         let settled = at("2026-01-01T00:02:00Z");
         assert_eq!(decide(&asked, &state(), at("2026-01-01T00:00:30Z")), Decision::Wait(settled));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_staged_key_signs_next() {
+    fn the_staged_key_becomes_primary() {
         let Decision::Rotate(rotation) = decide(&ring(), &state(), at("2026-02-01T00:00:00Z")) else {
             panic!("no rotation");
         };
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_keeps_a_key_until_all_it_signed_has_run_out() {
+    fn a_full_ring_keeps_a_key_until_all_its_tokens_have_expired() {
         let full = RingState {
             keys: vec![0, 4, 5],
             retired: BTreeMap::from([(4, at("2026-01-31T23:30:00Z"))]),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_schedule_is_refused_with_a_remedy() {
+    fn an_invalid_schedule_is_rejected_with_a_remedy() {
         assert!(check_schedule("0 0 * * 0").is_ok());
         assert!(check_schedule("every week").unwrap_err().contains("five fields"));
     }

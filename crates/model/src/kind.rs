@@ -2,11 +2,11 @@
 
 use kube::core::{ApiResource, GroupVersionKind};
 
-/// The group that the operator's own annotations, labels and finalizer are written under.
+/// API group of the operator's annotations, labels and finalizer.
 pub const GROUP: &str = "openstack.k8s.io";
 pub const VERSION: &str = "v1alpha1";
 
-/// A kind of object. Group and kind are data, so that a kind may come from any group.
+/// Kind of an object. It is data, so a kind can be of any group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind {
     pub group: &'static str,
@@ -25,7 +25,7 @@ impl Kind {
         Self { group, version, kind, plural }
     }
 
-    /// A kind of the operator's own group.
+    /// A kind of the operator's API group.
     pub const fn own(kind: &'static str, plural: &'static str) -> Self {
         Self::new(GROUP, VERSION, kind, plural)
     }
@@ -56,17 +56,17 @@ pub const JOB: Kind = Kind::new("batch", "v1", "Job", "jobs");
 pub const POD_DISRUPTION_BUDGET: Kind =
     Kind::new("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
 pub const HTTP_ROUTE: Kind = Kind::new("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes");
-/// Not a child, since no plan makes one, but watched: pods report, and are given orders by annotation.
+/// Watched, but not a child kind: pods report their state and receive instructions by annotation.
 pub const POD: Kind = Kind::new("", "v1", "Pod", "pods");
 
-/// Not a child either, and in no namespace: some objects have a part on every node with some labels.
+/// Watched, but not a child kind: some objects run pods on all nodes with certain labels.
 pub const NODE: Kind = Kind::new("", "v1", "Node", "nodes");
 
-/// Kinds that run pods for as long as they are there.
+/// Kinds that run pods permanently.
 pub const CONTROLLERS: &[Kind] = &[DEPLOYMENT, STATEFUL_SET, DAEMON_SET];
 
-/// **Invariant:** every kind that lowering emits is here or is one of the operator's own. Watches, pruning and
-/// access rights all come from this list.
+/// **Invariant:** every kind that lowering emits is in this list or is an own kind of the operator. Watches, pruning
+/// and RBAC derive from it.
 pub const CHILD_KINDS: &[Kind] = &[
     CONFIG_MAP,
     SECRET,

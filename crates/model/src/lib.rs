@@ -1,4 +1,4 @@
-//! The vocabulary of the operator and its meaning: plain data and pure functions, with no input or output.
+//! Data types and pure functions of the operator, without input or output.
 
 pub mod assess;
 pub mod common;

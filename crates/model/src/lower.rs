@@ -1,4 +1,4 @@
-//! Lowering: from a plan to manifests. It cannot fail; what can fail has failed in planning.
+//! Lowering: from a plan to manifests. It cannot fail; planning rejects everything that could.
 
 use std::collections::BTreeMap;
 
@@ -23,48 +23,47 @@ pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 const NAME_LABEL: &str = "app.kubernetes.io/name";
 pub const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 pub const COMPONENT_LABEL: &str = "app.kubernetes.io/component";
-/// Kind of the object that a pod belongs to: its owner is a workload, which says nothing of it.
+/// Kind of the object that a pod belongs to. The owner of a pod is a workload, which does not name it.
 pub const KIND_LABEL: &str = "openstack.k8s.io/kind";
-/// Stands for everything that went into a task; another value is another task.
+/// Hash of everything that defines a task. Another value is another task.
 pub const TASK_ANNOTATION: &str = "openstack.k8s.io/task";
-/// Stands for the values of the Secrets that pods read at start.
+/// Hash of the values of the Secrets that pods read at start.
 pub const SECRETS_ANNOTATION: &str = "openstack.k8s.io/secrets";
-/// Stands for all that the operator said of an object when it last applied it. Another value means that something
-/// was said then which is not said any more.
+/// Hash of the fields that the operator last applied. Another value means that the operator dropped or added fields.
 pub const APPLIED_ANNOTATION: &str = "openstack.k8s.io/applied";
-/// How often the keys of a Secret were rotated.
+/// Number of rotations of the keys of a Secret.
 pub const ROTATIONS_ANNOTATION: &str = "openstack.k8s.io/rotations";
 
 /// The object whose plan is lowered.
 #[derive(Clone, Debug)]
 pub struct Instance {
     pub kind: Kind,
-    /// The service's plain name.
+    /// Name of the service.
     pub service: &'static str,
     pub name: String,
     pub namespace: String,
-    /// Empty where the object is in no cluster.
+    /// Empty if the object is not in a cluster.
     pub uid: String,
 }
 
-/// What is known of the outside when a plan is lowered.
+/// Observed state that lowering depends on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// Image whose data formats are in place.
+    /// Image whose database schema is installed.
     pub installed: Option<String>,
     pub secrets: BTreeMap<String, SecretFacts>,
 }
 
-/// What is known of a Secret without knowing its values.
+/// Facts about a Secret without its values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecretFacts {
-    /// Changes when a value does.
+    /// Changes with the values.
     pub revision: String,
-    /// How often its keys were rotated.
+    /// Number of rotations of its keys.
     pub rotations: u32,
 }
 
-/// One object to be applied.
+/// An object to apply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
     pub kind: Kind,
@@ -82,7 +81,7 @@ pub enum Source {
     Task(usize),
     /// One of `Plan::children`.
     Child(usize),
-    /// Whatever nobody asks the origin of.
+    /// Any other part.
     Other,
 }
 
@@ -109,7 +108,7 @@ impl Manifest {
     }
 }
 
-/// Steps in which manifests are applied; one begins when the one before it is done.
+/// Steps in which manifests are applied. Each starts when the previous one is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     Config,
@@ -117,7 +116,7 @@ pub enum Phase {
     Tasks,
     Workloads,
     Exposure,
-    /// After the rollout; one after the other.
+    /// After the rollout, one after the other.
     Finish,
     Children,
 }
@@ -179,7 +178,7 @@ fn children(lowering: &Lowering<'_>) -> Vec<Manifest> {
 }
 
 impl Instance {
-    /// Labels by which pods of a component are selected. Objects of different kinds may have the same name.
+    /// Labels that select the pods of a component. Objects of different kinds can have the same name.
     fn selector(&self, component: &str) -> BTreeMap<String, String> {
         BTreeMap::from([
             (NAME_LABEL.to_owned(), self.service.to_owned()),
@@ -200,7 +199,7 @@ impl Instance {
         labels
     }
 
-    /// Metadata of a child: whose it is, and what it is part of.
+    /// Metadata of a child: owner and labels.
     pub fn metadata(&self, name: &str, component: Option<&str>) -> ObjectMeta {
         let owner = OwnerReference {
             api_version: self.kind.api_version(),
@@ -214,7 +213,7 @@ impl Instance {
             name: Some(name.to_owned()),
             namespace: Some(self.namespace.clone()),
             labels: Some(self.labels(component)),
-            // What is rendered without a cluster has no owner to name.
+            // Without a cluster there is no owner UID.
             owner_references: (!self.uid.is_empty()).then(|| vec![owner]),
             ..ObjectMeta::default()
         }
@@ -225,7 +224,7 @@ impl Instance {
     }
 }
 
-/// Puts an object together from its metadata and its other fields. It comes from no part of a plan in particular.
+/// Builds an object from its metadata and other fields. Its source is `Other`.
 pub fn manifest<const N: usize>(
     kind: Kind,
     name: &str,
@@ -240,7 +239,7 @@ pub fn manifest<const N: usize>(
     Manifest { kind, name: name.to_owned(), body: Value::Object(body), source: Source::Other }
 }
 
-/// A typed part of an object as JSON. Kubernetes' own types always have a JSON form.
+/// A typed part of an object as JSON. Kubernetes types always serialize.
 fn value(part: &impl Serialize) -> Value {
     serde_json::to_value(part).unwrap_or(Value::Null)
 }

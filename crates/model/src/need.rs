@@ -1,4 +1,4 @@
-//! What must be read before an object can be planned.
+//! Inputs that must be read before an object can be planned.
 
 use std::collections::BTreeMap;
 
@@ -9,39 +9,39 @@ use crate::kind::Kind;
 use crate::node::Node;
 use crate::service::Invalid;
 use crate::status::{
-    CacheServers, ComputeServer, DatabaseServer, IdentityServer, MessagingServer, NetworkServer, NodeRow,
-    NodeState, Provides,
+    CacheServers, ComputeServer, DatabaseServer, IdentityServer, MessagingServer, NetworkServer, NodeState,
+    NodeStatus, Provides,
 };
 
-/// Everything an object needs of others.
+/// All inputs that an object needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Needs {
     pub objects: Vec<ObjectNeed>,
     pub secrets: Vec<SecretNeed>,
-    /// Objects with a condition that must hold, of which nothing is used.
+    /// Objects with a condition that must be True, from which nothing is read.
     pub after: Vec<Dependency>,
-    /// Objects that some workloads wait for and others do not.
+    /// Objects that only some workloads wait for.
     pub later: Vec<Reference>,
-    /// Services whose addresses others must know as numbers: by name, or by name and namespace with a dot between.
+    /// Services whose cluster IPs are needed, as `name` or `name.namespace`.
     pub addresses: Vec<String>,
-    /// Kinds of objects in the same namespace that somebody else writes to say something of this object.
+    /// Kinds of objects in the same namespace that users create to configure this object.
     pub peers: Vec<Kind>,
-    /// Nodes that the object has a part on.
+    /// Nodes that run pods of the object.
     pub nodes: Option<NodeNeed>,
 }
 
-/// Nodes that pods of a `DaemonSet` may be on.
+/// Nodes for the pods of a `DaemonSet`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeNeed {
-    /// Labels that the nodes have.
+    /// Labels of the nodes.
     pub labels: Labels,
-    /// Taints that keep the pods off no node.
+    /// Tolerations of the pods.
     pub tolerations: Vec<Toleration>,
 }
 
 impl NodeNeed {
-    /// Whether a node is one of them. One whose taints the pods do not tolerate never has a pod, so that waiting for
-    /// its agent would never end.
+    /// Whether the node matches. A node with a taint that the pods do not tolerate never runs one, so waiting for its
+    /// agent would never end.
     pub fn chooses(&self, node: &Node) -> bool {
         selects(&self.labels, &node.labels) && node.admits(&self.tolerations)
     }
@@ -49,29 +49,29 @@ impl NodeNeed {
 
 pub type Labels = BTreeMap<String, String>;
 
-/// Whether something with these labels has all that a selector asks for.
+/// Whether the labels match the selector.
 pub fn selects(selector: &Labels, labels: &Labels) -> bool {
     selector.iter().all(|(label, value)| labels.get(label) == Some(value))
 }
 
-/// Name and namespace of a Service of `Needs.addresses`, for an object in this namespace.
-pub fn service_place<'a>(address: &'a str, namespace: &'a str) -> (&'a str, &'a str) {
-    let mut words = address.split('.');
-    (words.next().unwrap_or_default(), words.next().unwrap_or(namespace))
+/// Name and namespace of a Service in `Needs.addresses`. The default is the namespace of the object.
+pub fn service_name_and_namespace<'a>(address: &'a str, namespace: &'a str) -> (&'a str, &'a str) {
+    let mut parts = address.split('.');
+    (parts.next().unwrap_or_default(), parts.next().unwrap_or(namespace))
 }
 
-/// An object of which something is used.
+/// An object whose connection details are needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectNeed {
-    /// Where the spec asks for it.
+    /// Field of the spec that names it.
     pub field: String,
     pub kind: Kind,
-    /// Its namespace, where it is another than that of the object.
+    /// Namespace, if it differs from that of the object.
     pub namespace: Option<String>,
     pub name: String,
 }
 
-/// A Secret that somebody else writes.
+/// A Secret that the user provides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SecretNeed {
     pub field: String,
@@ -105,7 +105,7 @@ impl Needs {
         self
     }
 
-    /// Nodes that pods with this scheduling may be on.
+    /// Nodes that match this scheduling.
     #[must_use]
     pub fn nodes(mut self, scheduling: &Scheduling) -> Self {
         let Scheduling { node_selector, tolerations, .. } = scheduling;
@@ -119,7 +119,7 @@ impl Needs {
         self
     }
 
-    /// All that either of two needs.
+    /// Union of two needs.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.objects.extend(other.objects);
@@ -133,34 +133,34 @@ impl Needs {
     }
 }
 
-/// What was found of what is needed.
+/// Resolved inputs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resolved {
-    /// What other objects provide, by kind and name.
+    /// Connection details of other objects by kind and name.
     pub objects: BTreeMap<(String, String), Provides>,
-    /// Addresses of the object's own Services by name, as far as they have one.
+    /// Cluster IPs of Services by name, if assigned.
     pub addresses: BTreeMap<String, String>,
-    /// Specs of the peers that the object does not own, by kind and name.
+    /// Specs of peers that the object does not own, by kind and name.
     pub peers: BTreeMap<(String, String), Value>,
-    /// Nodes that were asked for, and all their labels.
+    /// Selected nodes and their labels.
     pub nodes: BTreeMap<String, Labels>,
-    /// Nodes that are no longer among them and cannot be left yet.
+    /// Nodes that are no longer selected but still hold resources.
     pub leaving: BTreeMap<String, Labels>,
 }
 
 impl Resolved {
-    /// Nodes that a status says are on their way out, and that are not chosen again.
-    pub fn still_leaving<'a>(&self, rows: &'a [NodeRow]) -> impl Iterator<Item = &'a String> {
+    /// Nodes that are leaving by their status and are not selected again.
+    pub fn still_leaving<'a>(&self, rows: &'a [NodeStatus]) -> impl Iterator<Item = &'a String> {
         let leaving = rows.iter().filter(|row| row.state == NodeState::Leaving).map(|row| &row.name);
         leaving.filter(|name| !self.nodes.contains_key(*name))
     }
 
-    /// Names of nodes that were asked for.
+    /// Names of the selected nodes.
     pub fn chosen_nodes(&self) -> Vec<String> {
         self.nodes.keys().cloned().collect()
     }
 
-    /// Names of nodes that cannot be left yet.
+    /// Names of the leaving nodes.
     pub fn leaving_nodes(&self) -> Vec<String> {
         self.leaving.keys().cloned().collect()
     }
@@ -198,7 +198,7 @@ impl Resolved {
         choose: impl Fn(&'a Provides) -> Option<&'a T>,
     ) -> Result<&'a T, Invalid> {
         self.objects.get(&(kind.kind.to_owned(), name.to_owned())).and_then(choose).ok_or_else(|| {
-            Invalid::new(field, format!("{} {name:?} provides no {concern}: name one that does", kind.kind))
+            Invalid::new(field, format!("{} {name:?} provides no {concern}: name another object", kind.kind))
         })
     }
 }

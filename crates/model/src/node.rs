@@ -1,4 +1,4 @@
-//! Nodes as far as pods depend on them: their labels, their taints, and whether they are Ready.
+//! Labels, taints and readiness of nodes.
 
 use k8s_openapi::api::core::v1::{NodeCondition, Taint};
 use serde_json::Value;
@@ -6,16 +6,16 @@ use serde_json::Value;
 use crate::common::{TaintEffect, Toleration, TolerationOperator};
 use crate::need::Labels;
 
-/// What is known of a node.
+/// State of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
     pub labels: Labels,
     pub taints: Vec<Taint>,
-    /// Whether its condition Ready is True. A node that does not report is not Ready.
+    /// Whether the Ready condition is True. A node that does not report is not Ready.
     pub ready: bool,
 }
 
-/// Taints by which Kubernetes says how a node is. They come and go by themselves, and do not say where pods belong.
+/// Taints with which Kubernetes reports the conditions of a node. They are temporary and do not control placement.
 const CONDITION_TAINTS: [&str; 7] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
@@ -39,7 +39,7 @@ impl Node {
         }
     }
 
-    /// Whether pods with these tolerations belong on the node.
+    /// Whether pods with these tolerations can run on the node.
     pub fn admits(&self, tolerations: &[Toleration]) -> bool {
         self.repelling().all(|taint| {
             CONDITION_TAINTS.contains(&taint.key.as_str())
@@ -48,8 +48,8 @@ impl Node {
     }
 
     /// Whether a `DaemonSet` whose pods have these tolerations counts the node among those that must have a pod. The
-    /// `DaemonSet` controller adds tolerations of its own, but none for a node that takes no new pods because it is not
-    /// Ready or cannot be reached: a pod that is there stays, and is not counted.
+    /// `DaemonSet` controller adds tolerations, but none for `NoSchedule` taints of nodes that are not Ready or
+    /// unreachable: their pods stay, but do not count.
     pub fn is_counted(&self, tolerations: &[Toleration]) -> bool {
         self.repelling().all(|taint| {
             is_tolerated_by_controller(taint)
@@ -57,7 +57,7 @@ impl Node {
         })
     }
 
-    /// Taints that keep pods away. `PreferNoSchedule` is a wish only.
+    /// Taints that keep pods away. `PreferNoSchedule` does not.
     fn repelling(&self) -> impl Iterator<Item = &Taint> {
         let effects = [TaintEffect::NoSchedule.name(), TaintEffect::NoExecute.name()];
         self.taints.iter().filter(move |taint| effects.contains(&taint.effect.as_str()))
@@ -76,8 +76,8 @@ fn is_tolerated_by_controller(taint: &Taint) -> bool {
     CONDITION_TAINTS.contains(&key) && taint.effect == effect.name()
 }
 
-/// Whether a toleration tolerates a taint, as the scheduler decides it: an empty effect is every effect, an empty key
-/// is every key, and no operator is `Equal`.
+/// Whether a toleration tolerates a taint, by the rules of the scheduler: an empty effect or key matches all, and the
+/// default operator is `Equal`.
 pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let same_effect = toleration.effect.is_none_or(|effect| effect.name() == taint.effect);
     let key = toleration.key.as_deref().unwrap_or_default();
@@ -91,10 +91,10 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     same_effect && same_key && same_value
 }
 
-/// What a node is that is lost.
+/// State of a lost node.
 pub const NOT_READY: &str = "not Ready";
 
-/// Says in one sentence which nodes are in a state.
+/// Sentence that names the nodes in a state.
 pub fn describe(names: &[&str], state: &str) -> String {
     match names {
         [one, other, third, rest @ ..] if !rest.is_empty() => {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn exists_tolerates_every_value_and_equal_the_same_one() {
+    fn exists_tolerates_every_value_and_equal_one_value() {
         let taint = json!({ "key": "k", "value": "v", "effect": "NoSchedule" });
         assert!(!admits(&taint, &[]));
         assert!(admits(&taint, &[json!({ "key": "k", "operator": "Exists" })]));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_key_is_every_key_and_an_empty_effect_every_effect() {
+    fn an_empty_key_or_effect_matches_all() {
         for effect in ["NoSchedule", "NoExecute"] {
             let taint = json!({ "key": "k", "effect": effect });
             assert!(admits(&taint, &[json!({ "operator": "Exists" })]));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn every_taint_must_be_tolerated_and_a_wish_is_none() {
+    fn all_taints_must_be_tolerated_except_prefer_no_schedule() {
         let taints = json!([{ "key": "a", "effect": "NoSchedule" }, { "key": "b", "effect": "NoExecute" }]);
         let exists = |key: &str| toleration(&json!({ "key": key, "operator": "Exists" }));
         assert!(!node(&taints).admits(&[exists("a")]));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_in_trouble_keeps_its_pods_but_is_not_always_counted() {
+    fn a_node_with_condition_taints_keeps_its_pods_but_is_not_always_counted() {
         let taint = |key: &str, effect: &str| json!([{ "key": format!("node.kubernetes.io/{key}"), "effect": effect }]);
         for key in ["unreachable", "not-ready"] {
             assert!(node(&taint(key, "NoSchedule")).admits(&[]));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_ready_when_it_says_so() {
+    fn a_node_is_ready_when_its_condition_is_true() {
         let ready = |status: &str| {
             let object = json!({ "status": { "conditions": [{ "type": "Ready", "status": status }] } });
             Node::new(Labels::new(), &object).ready

@@ -1,15 +1,15 @@
-//! Documents of oslo.config: sections of options, in a stable order, with options that take several values.
+//! Configuration files of oslo.config: sections of options in a stable order, with multi-valued options.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// A document. Sections and options come out sorted, `DEFAULT` first, so that equal settings are equal bytes.
+/// A configuration file. Sections and options are sorted, `DEFAULT` first, so equal settings render equally.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Document {
     sections: BTreeMap<String, BTreeMap<String, Vec<String>>>,
 }
 
-/// Overrides by section and option, as a user writes them. An option that takes several values has one a line.
+/// Overrides by section and option, as the user writes them. A multi-valued option has one value per line.
 pub type Overrides = BTreeMap<String, BTreeMap<String, String>>;
 
 impl Document {
@@ -24,7 +24,7 @@ impl Document {
         self
     }
 
-    /// Sets an option that takes several values; without any it is left out.
+    /// Sets a multi-valued option. Without values it is omitted.
     #[must_use]
     pub fn set_all(mut self, section: &str, option: &str, values: &[String]) -> Self {
         if !values.is_empty() {
@@ -42,7 +42,7 @@ impl Document {
         self
     }
 
-    /// All settings of two documents; those of the other win.
+    /// Merges two documents. The other takes precedence.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         for (section, options) in other.sections {
@@ -51,7 +51,7 @@ impl Document {
         self
     }
 
-    /// Lets a user's settings win over ours.
+    /// Applies the overrides of the user.
     #[must_use]
     pub fn merge(mut self, overrides: Option<&Overrides>) -> Self {
         for (section, options) in overrides.into_iter().flatten() {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn overrides_win_and_may_have_several_values() {
+    fn overrides_take_precedence_and_can_have_several_values() {
         let overrides =
             Overrides::from([("a".to_owned(), BTreeMap::from([("b".to_owned(), "1\n2".to_owned())]))]);
         let document = Document::new().set("a", "b", "0").merge(Some(&overrides));

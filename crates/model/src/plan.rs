@@ -1,4 +1,4 @@
-//! The desired state of one object: plain data that a service fills in and lowering turns into manifests.
+//! Plan: the desired state of one object. A service builds it and lowering turns it into manifests.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,59 +15,59 @@ pub use crate::plan::secret::*;
 mod pod;
 mod secret;
 
-/// What an object stands for, in full.
+/// The complete desired state of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Secrets that the operator writes.
     pub secrets: Vec<SecretPlan>,
     pub databases: Vec<Database>,
     pub messaging: Vec<Messaging>,
-    /// Configuration files by name. A change of one rolls the pods that mount it and no others.
+    /// Configuration files by name. A change restarts the pods that mount the file and no others.
     pub files: BTreeMap<FileName, String>,
-    /// Files that may change under running pods, and that no pod is replaced for.
+    /// Files that change in running pods without a restart.
     pub live_files: BTreeMap<FileName, String>,
     pub volumes: Vec<Volume>,
     pub tasks: Vec<Task>,
     pub workloads: Vec<Workload>,
     pub routes: Vec<Route>,
     pub catalog: Option<Catalog>,
-    /// Agents on nodes, who register themselves somewhere.
-    pub roster: Option<Roster>,
-    /// Other objects of the operator that this one consists of.
+    /// Agents on nodes that register with a service.
+    pub agents: Option<NodeAgents>,
+    /// Child objects of the operator.
     pub children: Vec<Child>,
-    /// Children that cannot be, and why.
+    /// Children that cannot be deployed, with the reason.
     pub skipped: Vec<Skipped>,
-    /// What a person should know although the object itself is well.
+    /// Remarks for the user that do not affect readiness.
     pub remarks: Vec<String>,
     pub provides: Provides,
-    /// Where the service is reached.
+    /// URL of the service.
     pub endpoint: Option<String>,
-    /// Secrets with which images are pulled.
+    /// Image pull Secrets.
     pub pull_secrets: Vec<String>,
-    /// What the user adds to all pods.
+    /// Additions of the user to all pods.
     pub additions: PodAdditions,
 }
 
 /// Name of a configuration file, unique within a plan.
 pub type FileName = String;
 
-/// A word that is mostly known when the program is written.
-pub type Word = Cow<'static, str>;
+/// Part of an object name, usually a literal.
+pub type NamePart = Cow<'static, str>;
 
-/// A volume that all pods of the workloads that mount it share.
+/// A volume that several pods share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Volume {
-    /// End of the claim's name.
+    /// Suffix of the name of the PersistentVolumeClaim.
     pub name: &'static str,
     pub size: String,
     pub class: Option<String>,
-    /// Whether pods of several nodes write to it at once.
+    /// Whether pods on several nodes write to it.
     pub shared: bool,
-    /// Whether it outlives the object.
+    /// Whether it is kept when the object is deleted.
     pub retained: bool,
 }
 
-/// A database and its user, on a server of another object.
+/// A database and its user on the server of another object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Database {
     pub provider: Reference,
@@ -75,11 +75,11 @@ pub struct Database {
     pub database: String,
     /// Secret with `username` and `password` of the user.
     pub secret: String,
-    /// Whether the database outlives the object.
+    /// Whether the database is kept when the object is deleted.
     pub retained: bool,
 }
 
-/// A virtual host and its user, on a message bus of another object.
+/// A virtual host and its user on the message bus of another object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Messaging {
     pub provider: Reference,
@@ -89,7 +89,7 @@ pub struct Messaging {
     pub secret: String,
 }
 
-/// What the identity service must know.
+/// Entries of the identity service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Catalog {
     pub provider: Reference,
@@ -133,7 +133,7 @@ impl Interface {
     }
 }
 
-/// A user with which a service speaks to others, in the default domain.
+/// Service user in the default domain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdentityUser {
     pub name: String,
@@ -142,42 +142,42 @@ pub struct IdentityUser {
     pub roles: Vec<String>,
 }
 
-/// Agents that register themselves by the names of their nodes.
+/// Agents that register by the names of their nodes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Roster {
-    /// Object with which they register.
+pub struct NodeAgents {
+    /// Object that the agents register with.
     pub provider: Reference,
     pub registry: Registry,
-    /// Nodes that must have one. One whose node was among them and is no longer is given no more work, is kept for as
-    /// long as it still has some, and is then removed.
+    /// Nodes that must have an agent. The agent of a node that is no longer listed gets no new work, stays while it
+    /// holds resources, and is then removed.
     pub nodes: Vec<String>,
 }
 
 /// Where agents register.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Registry {
-    /// Hypervisors, by the API of the compute service.
+    /// Hypervisors in the compute API.
     Hypervisors {
-        /// Address inside the cluster, with the version.
+        /// Internal URL with the version.
         url: String,
         identity: IdentityServer,
     },
-    /// Agents of the network service, by its API.
+    /// Agents in the networking API.
     Network {
-        /// Address inside the cluster.
+        /// Internal URL.
         url: String,
         identity: IdentityServer,
     },
-    /// Switches, in the database of networks as they are.
+    /// Chassis in the southbound database.
     Chassis {
-        /// Members, e.g. `tcp:10.96.0.7:6642`.
+        /// Addresses of the members, e.g. `tcp:10.96.0.7:6642`.
         southbound: Vec<String>,
-        /// Name of the database there.
+        /// Name of the OVSDB database.
         database: &'static str,
     },
 }
 
-/// A command that runs to its end.
+/// A command that runs to completion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     pub name: &'static str,
@@ -188,41 +188,40 @@ pub struct Task {
     pub repeat_on: Vec<String>,
 }
 
-/// When a task runs. Where an image changes, data formats are widened before the rollout and narrowed after it.
+/// When a task runs. On an upgrade, database schemas are expanded before the rollout and contracted after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskStage {
-    /// Once, where nothing is installed yet; the workloads wait for it.
+    /// Once, before the first start of the workloads.
     Install,
-    /// Before the rollout of another image.
+    /// Before the rollout of a new image.
     Expand,
     /// After `Expand`, before the rollout.
     Migrate,
     /// Beside the first workloads.
     Bootstrap,
-    /// After the rollout of another image.
+    /// After the rollout of a new image.
     Contract,
     /// After each rotation of a key ring.
     Rotate { ring: String },
 }
 
-/// Pods that run until told otherwise.
+/// Pods that run permanently.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// What the pods are within the service, e.g. `api`.
-    pub component: Word,
-    /// End of the workload's name, where the instance has more than one.
-    pub suffix: Option<Word>,
+    /// Component of the service, e.g. `api`.
+    pub component: NamePart,
+    /// Suffix of the name of the workload, if the instance has several.
+    pub suffix: Option<NamePart>,
     pub controller: Controller,
     pub replicas: i32,
     pub pod: Pod,
     pub services: Vec<NetworkService>,
-    /// Objects that must be Ready before the pods are started for the first time. What once runs is kept running and
-    /// changed whatever becomes of them.
+    /// Objects that must be Ready before the first start of the pods. Running pods are updated regardless of them.
     pub after: Vec<Reference>,
 }
 
 impl Workload {
-    /// A workload beside others of the same instance, without an address.
+    /// One of several workloads of an instance, without a Service.
     pub fn part(component: &'static str, controller: Controller, replicas: i32, pod: Pod) -> Self {
         Self {
             component: component.into(),
@@ -235,17 +234,17 @@ impl Workload {
         }
     }
 
-    /// A workload with a pod on every node that its scheduling allows.
+    /// A workload with a pod on each node that its scheduling allows.
     pub fn on_nodes(component: &'static str, pod: Pod) -> Self {
         Self::part(component, Controller::DaemonSet, 1, pod)
     }
 
-    /// The same on nodes that are no longer chosen and cannot be left yet. It is another workload, so that pods of other
-    /// nodes are not replaced for it.
+    /// The same workload for nodes that are leaving. It is a separate workload, so pods of other nodes do not
+    /// restart.
     #[must_use]
     pub fn leaving(&self, nodes: &[String]) -> Option<Self> {
-        let word = |word: &Word| Word::from(format!("{word}-leaving"));
-        // A node may leave because of a taint, and what it holds needs the pods nevertheless.
+        let leaving = |name: &NamePart| NamePart::from(format!("{name}-leaving"));
+        // A node may leave because of a taint, but its resources still need the pods.
         let every_taint = Toleration { operator: Some(TolerationOperator::Exists), ..Toleration::default() };
         let scheduling = Scheduling {
             node_selector: BTreeMap::new(),
@@ -253,8 +252,8 @@ impl Workload {
             ..self.pod.scheduling.clone()
         };
         (!nodes.is_empty()).then(|| Self {
-            component: word(&self.component),
-            suffix: self.suffix.as_ref().map(word),
+            component: leaving(&self.component),
+            suffix: self.suffix.as_ref().map(leaving),
             pod: Pod { only_on: nodes.to_vec(), scheduling, ..self.pod.clone() },
             after: Vec::new(),
             ..self.clone()
@@ -265,18 +264,18 @@ impl Workload {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Controller {
     Deployment,
-    /// A Deployment whose old pods go before new ones come, since two at once would harm each other.
-    Alone,
-    /// Pods with names and volumes of their own, all started at once.
+    /// A Deployment that stops old pods before it starts new ones, because two at once would conflict.
+    Recreate,
+    /// Pods with stable names and their own volumes, started in parallel.
     StatefulSet {
         claims: Vec<Claim>,
         volumes_deleted: bool,
     },
-    /// A pod on every node that its scheduling allows, replaced node by node.
+    /// A pod on each node that its scheduling allows, updated node by node.
     DaemonSet,
 }
 
-/// A volume of each pod of a set.
+/// A volume of each pod of a StatefulSet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     pub name: &'static str,
@@ -284,15 +283,15 @@ pub struct Claim {
     pub class: Option<String>,
 }
 
-/// An address of a workload's pods.
+/// A Service of the pods of a workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkService {
-    /// End of the Service's name; none for the instance's main address.
-    pub suffix: Option<Word>,
+    /// Suffix of the name of the Service. The main Service of the instance has none.
+    pub suffix: Option<NamePart>,
     pub ports: Vec<Port>,
-    /// Gives every pod a name, also before it is ready, instead of one address for all.
+    /// Gives each pod a DNS name, even before it is ready, instead of one cluster IP.
     pub headless: bool,
-    /// Sends everything to one pod.
+    /// Sends all traffic to this pod.
     pub pod: Option<String>,
 }
 
@@ -302,27 +301,27 @@ pub struct Port {
     pub number: u16,
 }
 
-/// A way in from outside.
+/// Public access to a Service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
     pub hostname: String,
     pub gateway: crate::common::GatewayReference,
-    /// End of the Service's name that it leads to, and of its own; none for the instance's main address.
-    pub suffix: Option<Word>,
+    /// Suffix of the names of the route and its Service. The main Service of the instance has none.
+    pub suffix: Option<NamePart>,
     pub port: u16,
 }
 
-/// Another object of the operator.
+/// A child object of the operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Child {
     pub kind: Kind,
     pub name: String,
-    /// When the child is due in a cloud that it is a service of; none where it is a mere part.
+    /// Startup phase of a service of a cloud. None for other children.
     pub stage: Option<Stage>,
     pub spec: Value,
 }
 
-/// A child that was asked for and cannot be.
+/// A child that cannot be deployed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Skipped {
     pub kind: Kind,

@@ -1,8 +1,8 @@
-//! Amounts of CPU, memory and storage as Kubernetes writes them.
+//! Kubernetes quantities of CPU, memory and storage.
 
 use crate::service::Invalid;
 
-/// Each unit with what it is multiplied and divided by.
+/// Units with factor and divisor.
 const UNITS: [(&str, u128, u128); 11] = [
     ("Ki", 1 << 10, 1),
     ("Mi", 1 << 20, 1),
@@ -17,7 +17,7 @@ const UNITS: [(&str, u128, u128); 11] = [
     ("P", 1_000_000_000_000_000, 1),
 ];
 
-/// The number of bytes that a quantity stands for. `field` is where it was written.
+/// Number of bytes of a quantity. `field` is its path in the spec.
 pub fn bytes(quantity: &str, field: &str) -> Result<u64, Invalid> {
     let whole = thousandths(quantity).and_then(|number| u64::try_from(number / 1000).ok());
     whole.ok_or_else(|| {
@@ -25,12 +25,12 @@ pub fn bytes(quantity: &str, field: &str) -> Result<u64, Invalid> {
     })
 }
 
-/// The larger of two quantities; the first where they cannot be compared.
+/// The larger of two quantities, or the first if they cannot be compared.
 pub fn larger<'a>(one: &'a str, other: &'a str) -> &'a str {
     if thousandths(other) > thousandths(one) { other } else { one }
 }
 
-/// The smaller of two quantities; the first where they cannot be compared.
+/// The smaller of two quantities, or the first if they cannot be compared.
 pub fn smaller<'a>(one: &'a str, other: &'a str) -> &'a str {
     match (thousandths(one), thousandths(other)) {
         (Some(number), Some(another)) if another < number => other,
@@ -38,12 +38,12 @@ pub fn smaller<'a>(one: &'a str, other: &'a str) -> &'a str {
     }
 }
 
-/// Whether two quantities are the same amount, however they are written.
+/// Whether two quantities are the same amount in any notation.
 pub fn is_same(one: &str, other: &str) -> bool {
     thousandths(one).is_some_and(|number| thousandths(other) == Some(number))
 }
 
-/// How many thousandths of one a quantity is: Kubernetes knows nothing finer.
+/// A quantity in thousandths, the finest resolution of Kubernetes.
 fn thousandths(quantity: &str) -> Option<u128> {
     let unit = UNITS.iter().find_map(|(suffix, factor, divisor)| {
         quantity.strip_suffix(suffix).map(|digits| (digits, *factor, *divisor))
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_and_others_refused_with_a_remedy() {
+    fn valid_sizes_are_parsed_and_others_are_rejected_with_a_remedy() {
         assert_eq!(bytes("1Gi", "x"), Ok(1 << 30));
         assert_eq!(bytes("512M", "x"), Ok(512_000_000));
         assert_eq!(bytes("7", "x"), Ok(7));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_is_the_same_in_every_unit() {
+    fn equal_amounts_in_different_units_are_the_same() {
         for (one, other) in [("1", "1000m"), ("1Gi", "1024Mi"), ("1.5", "1500m"), ("2k", "2000")] {
             assert!(is_same(one, other), "{one} {other}");
         }

@@ -1,4 +1,4 @@
-//! Pieces of schemas that types alone cannot say: bounds of maps, and patterns of quantities.
+//! Parts of schemas that types cannot express: bounds of maps and patterns of quantities.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,15 @@ use serde_json::Value;
 
 use crate::oslo::Overrides;
 
-/// Adds to a definition what all kinds have alike.
+/// Adds the parts that all kinds have in common to a definition.
 pub fn finish(mut crd: CustomResourceDefinition, longest_name: usize) -> CustomResourceDefinition {
-    // The group is one that Kubernetes protects: the API server refuses its kinds without this mark.
+    // Kubernetes protects this API group: the API server rejects its kinds without this annotation.
     crd.metadata
         .annotations
         .get_or_insert_default()
         .insert("api-approved.kubernetes.io".to_owned(), "unapproved, experimental-only".to_owned());
     let pattern = format!("^[a-z]([-a-z0-9]{{0,{}}}[a-z0-9])?$", longest_name - 2);
-    let named = ValidationRule {
+    let name_rule = ValidationRule {
         rule: format!("self.metadata.name.matches('{pattern}')"),
         message: Some(format!(
             "metadata.name must be at most {longest_name} lower-case letters, digits and dashes, and begin with a letter"
@@ -36,18 +36,17 @@ pub fn finish(mut crd: CustomResourceDefinition, longest_name: usize) -> CustomR
         let schema = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
         if let Some(schema) = schema {
             tidy(schema);
-            // What a kind is, is said of its spec; the object's own words are those of a program.
+            // The description of the spec describes the kind; the derived one of the object says nothing.
             let spec = schema.properties.as_ref().and_then(|fields| fields.get("spec"));
             schema.description = spec.and_then(|spec| spec.description.clone());
-            schema.x_kubernetes_validations.get_or_insert_default().push(named.clone());
+            schema.x_kubernetes_validations.get_or_insert_default().push(name_rule.clone());
         }
     }
     crd
 }
 
-/// Leaves defaults of fields to the fields themselves, which say them already, and drops formats that Kubernetes
-/// does not know. Nothing is nullable, so that the API server takes a null for a field that is left out: one that is
-/// kept would be a third state, and enumerations refuse it in any case.
+/// Removes defaults of objects, because their fields have them already, and formats that Kubernetes does not know. No
+/// field is nullable, so the API server drops a null: a stored null would be a third state.
 fn tidy(schema: &mut JSONSchemaProps) {
     if let Some(default) = &mut schema.default
         && default.0.is_object()
@@ -80,9 +79,9 @@ fn column(name: &str, kind: &str, path: &str) -> CustomResourceColumnDefinition 
     }
 }
 
-/// A DNS subdomain, as most objects are named.
+/// DNS subdomain: name of most objects.
 pub const NAME: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
-/// A DNS label, as namespaces are named.
+/// DNS label: name of a namespace.
 pub const PLAIN_NAME: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 /// Key of a label or a taint, with or without a domain before it.
 pub const LABEL: &str =
@@ -95,20 +94,20 @@ pub const SECRET_KEY: &str = r"^[-._a-zA-Z0-9]+$";
 pub const IMAGE: &str = r"^[a-zA-Z0-9]([-a-zA-Z0-9._/:]*[a-zA-Z0-9])?$";
 /// Tag or digest of an image.
 pub const IMAGE_TAG: &str = r"^[a-zA-Z0-9_][-a-zA-Z0-9_.:]*$";
-/// Name or address of a server.
+/// Host name or address.
 pub const HOST: &str = r"^[a-zA-Z0-9]([-.a-zA-Z0-9]*[a-zA-Z0-9])?$";
-/// Name or address of a server, and a port.
+/// Host name or address with a port.
 pub const HOST_PORT: &str = r"^[a-zA-Z0-9]([-.a-zA-Z0-9]*[a-zA-Z0-9])?:[0-9]{1,5}$";
-/// A path that begins at the root.
+/// Absolute path.
 pub const ABSOLUTE_PATH: &str = r"^/[^:]*$";
-/// A cron expression: five fields of numbers, or of names where months and days of the week have them.
+/// Cron expression: five fields of numbers, or of names of months and weekdays.
 pub const SCHEDULE: &str = r"^([0-9*/,-]+\s+){3}([0-9*/,-]|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC)+\s+([0-9*/,-]|SUN|MON|TUE|WED|THU|FRI|SAT)+$";
-/// What Kubernetes accepts as an amount of CPU, without signs and exponents.
+/// CPU quantity without sign and exponent.
 const CPU: &str = r"^([1-9][0-9]*m|[0-9]+(\.[0-9]{1,3})?)$";
-/// What Kubernetes accepts as a size of memory or storage: whole bytes, and some.
+/// Memory or storage quantity of at least one byte.
 const SIZE: &str = r"^[1-9][0-9]*(\.[0-9]+)?(k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$";
 
-/// Requests that are not more than the limits.
+/// Rule: requests do not exceed limits.
 pub const REQUESTS_WITHIN_LIMITS: &str = "!has(self.requests) || !has(self.limits) || \
     (!has(self.requests.cpu) || !has(self.limits.cpu) || quantity(string(self.requests.cpu)).compareTo(quantity(string(self.limits.cpu))) <= 0) && \
     (!has(self.requests.memory) || !has(self.limits.memory) || quantity(string(self.requests.memory)).compareTo(quantity(string(self.limits.memory))) <= 0)";
@@ -121,12 +120,12 @@ pub fn size(_: &mut SchemaGenerator) -> Schema {
     quantity(SIZE)
 }
 
-/// Numbers are written as such or as text: both occur in manifests of Kubernetes.
+/// Manifests write quantities as numbers or as strings.
 fn quantity(pattern: &str) -> Schema {
     json_schema!({ "x-kubernetes-int-or-string": true, "minimum": 1, "maxLength": 20, "pattern": pattern })
 }
 
-/// A number or a text, as text.
+/// A number or a string, as a string.
 struct Text(String);
 
 impl<'de> Deserialize<'de> for Text {
@@ -134,22 +133,22 @@ impl<'de> Deserialize<'de> for Text {
         match Value::deserialize(deserializer)? {
             Value::String(text) => Ok(Self(text)),
             Value::Number(number) => Ok(Self(number.to_string())),
-            other => Err(D::Error::custom(format!("{other} is neither a number nor text"))),
+            other => Err(D::Error::custom(format!("{other} is neither a number nor a string"))),
         }
     }
 }
 
-/// Reads a number or a text.
+/// Reads a number or a string.
 pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     Text::deserialize(deserializer).map(|text| text.0)
 }
 
-/// Reads a number or a text where one is given.
+/// Reads an optional number or string.
 pub fn read_optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(Option::<Text>::deserialize(deserializer)?.map(|text| text.0))
 }
 
-/// Reads options whose values are numbers or texts, by file and section.
+/// Reads options with number or string values, by file and section.
 pub fn read_extra_config<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, Overrides>, D::Error> {
@@ -169,12 +168,12 @@ pub fn labels(_: &mut SchemaGenerator) -> Schema {
         "additionalProperties": { "type": "string", "maxLength": 63, "pattern": LABEL_VALUE },
         "x-kubernetes-validations": [{
             "rule": format!("self.all(key, key.matches(r'{LABEL}'))"),
-            "message": "nodeSelector has a key that no label of a node can have",
+            "message": "nodeSelector has an invalid label key",
         }],
     })
 }
 
-/// File, section, option.
+/// Schema of options by file and section.
 pub fn extra_config(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object", "maxProperties": 16,

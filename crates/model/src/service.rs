@@ -1,4 +1,4 @@
-//! What a service is to the engine: a kind, what it needs, and a pure function from an object to its plan.
+//! Interface between services and the engine: a kind, its needs, and a pure function from an object to its plan.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::need::{Needs, Resolved};
 use crate::plan::Plan;
 use crate::schema;
 
-/// Why a spec cannot be planned. Trying again does not help; changing the field does.
+/// An invalid spec. A retry does not help; the user must change the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
     /// Field, e.g. `spec.fernet.rotationSchedule`.
@@ -38,7 +38,7 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// What holds for everything that one operator runs.
+/// Settings of the operator for all objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     pub images: ImageDefaults,
@@ -46,14 +46,14 @@ pub struct Site {
     pub cluster_domain: String,
 }
 
-/// All that planning may look at.
+/// Inputs of planning.
 pub struct Context<'a, K> {
     pub object: &'a K,
     pub name: &'a str,
     pub namespace: &'a str,
     pub inputs: &'a Resolved,
     pub site: &'a Site,
-    /// What was decided earlier.
+    /// Earlier decisions from `status.memory`.
     pub memory: &'a BTreeMap<String, String>,
 }
 
@@ -61,14 +61,14 @@ pub struct Context<'a, K> {
 pub trait Service: 'static {
     type Object: Resource<DynamicType = ()> + CustomResourceExt + DeserializeOwned + Send + Sync;
     const KIND: Kind;
-    /// The service's plain name, e.g. for labels.
+    /// Name of the service, e.g. for labels.
     const NAME: &'static str;
-    /// Longest name of an object, so that the names of all its parts fit.
+    /// Maximum length of the name of an object, so that the names of its children fit.
     const LONGEST_NAME: usize = name::LONGEST_INSTANCE;
-    /// Whether members of the service are told what to do by [`Service::direct`].
+    /// Whether [`Service::direct`] instructs the members of the service.
     const DIRECTS: bool = false;
 
-    /// The kind's definition, before what all kinds have alike is added.
+    /// Definition of the kind, without the parts that all kinds have in common.
     fn definition() -> CustomResourceDefinition {
         Self::Object::crd()
     }
@@ -76,36 +76,36 @@ pub trait Service: 'static {
     fn needs(object: &Self::Object) -> Needs;
     fn plan(context: &Context<'_, Self::Object>) -> Result<Plan, Invalid>;
 
-    /// Decides on members of a group from what they report.
+    /// Decides on the members of a cluster from their reports.
     fn direct(_object: &Self::Object, _members: &[Member], _memory: &BTreeMap<String, String>) -> Direction {
         Direction::default()
     }
 }
 
-/// What is known of one pod of a service.
+/// State of one pod of a service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Member {
     pub name: String,
     pub uid: String,
     pub component: String,
     pub ready: bool,
-    /// How often its main container was started again in place.
+    /// Number of restarts of its main container.
     pub restarts: i32,
-    /// Last words of its setup container, or of its main container where that was started again.
+    /// Termination message of its init container, or of its main container after a restart.
     pub report: Option<String>,
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What members are told, and what must be remembered first.
+/// Instructions for members, and decisions to record first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Direction {
     pub memory: BTreeMap<String, String>,
     pub orders: Vec<Order>,
-    /// Why no order can be given, where one is needed.
+    /// Reason why a required instruction cannot be given yet.
     pub waiting: Option<String>,
 }
 
-/// An annotation for a pod.
+/// An instruction for a pod, as an annotation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
     pub pod: String,
@@ -120,7 +120,7 @@ pub trait AnyService: Send + Sync {
     fn name(&self) -> &'static str;
     fn crd(&self) -> CustomResourceDefinition;
     fn directs(&self) -> bool;
-    /// Reads an object as one of the service's kind. It is done once for each reconcile: the rest asks the result.
+    /// Decodes an object of the kind of the service, once per reconcile.
     fn decode(&self, object: &DynamicObject) -> Result<Box<dyn AnyObject>, Invalid>;
 }
 
@@ -134,13 +134,13 @@ pub trait AnyObject: Send + Sync {
         memory: &BTreeMap<String, String>,
     ) -> Result<Plan, Invalid>;
 
-    /// Decides on members of a group from what they report.
+    /// Decides on the members of a cluster from their reports.
     fn direct(&self, _members: &[Member], _memory: &BTreeMap<String, String>) -> Direction {
         Direction::default()
     }
 }
 
-/// Makes a [`Service`] into an [`AnyService`].
+/// Adapts a [`Service`] to [`AnyService`].
 pub struct Entry<S>(PhantomData<fn() -> S>);
 
 impl<S> Entry<S> {
@@ -155,7 +155,7 @@ impl<S> Default for Entry<S> {
     }
 }
 
-/// An object of a service, read once.
+/// A decoded object of a service.
 struct Decoded<S: Service> {
     object: S::Object,
     name: String,
@@ -200,7 +200,7 @@ impl<S: Service> AnyService for Entry<S> {
     }
 
     fn decode(&self, object: &DynamicObject) -> Result<Box<dyn AnyObject>, Invalid> {
-        // The whole object goes through JSON, so that every type sees exactly what the API server stored.
+        // The object goes through JSON, so each type sees exactly what the API server stores.
         let value = serde_json::to_value(object)
             .map_err(|error| Invalid::new("metadata", format!("cannot be read: {error}")))?;
         let typed = serde_json::from_value(value).map_err(|error| {

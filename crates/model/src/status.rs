@@ -1,4 +1,4 @@
-//! The one status that every kind has.
+//! Status of all kinds.
 
 use std::collections::BTreeMap;
 
@@ -11,48 +11,49 @@ use crate::common::Reference;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// Generation of the spec that this status is about.
+    /// Generation of the spec that this status describes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Where a cloud is on its way to Ready.
+    /// Startup phase of a cloud.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Stage>,
+    /// Conditions of the object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// Where the service is reached from outside, or from inside where it is not exposed.
+    /// Public URL of the service, or its internal URL if it is not exposed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// Image whose data formats are in place.
+    /// Image whose database schema is installed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub installed: Option<String>,
-    /// Whether it was ever available. Nobody has made anything on one that was not.
+    /// Whether the object was ever Available. Nothing was created on an object that never was.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub served: bool,
-    /// What other objects may use of this one.
+    /// Connection details for objects that use this one.
     #[serde(default, skip_serializing_if = "Provides::is_empty")]
     pub provides: Provides,
-    /// Objects that this one uses; they are deleted after it.
+    /// Objects that this one uses. They are deleted after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uses: Vec<Reference>,
-    /// What was made outside of Kubernetes and is undone on deletion.
+    /// Resources outside of Kubernetes, e.g. databases and users, that the operator deletes with the object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<Effect>,
-    /// Objects that did not answer when something on them was to be undone for the deletion of this one.
+    /// Objects that do not respond while the operator deletes resources on them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreachable: Vec<Unreachable>,
-    /// What the operator decided earlier and must not forget.
+    /// Decisions that the operator must keep, e.g. the bootstrapped member of a cluster.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub memory: BTreeMap<String, String>,
-    /// Nodes that have a part of the object.
+    /// Nodes that run agents of the object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub nodes: Vec<NodeRow>,
-    /// Services of a cloud.
+    pub nodes: Vec<NodeStatus>,
+    /// Services of the cloud.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub services: Vec<ServiceRow>,
+    pub services: Vec<ServiceStatus>,
 }
 
 impl Status {
-    /// What the object consists of outside of its pods, in a few words.
+    /// Short summary of the nodes or cells of the object.
     pub fn extent(&self) -> Option<String> {
         let cells = || {
             let cells = &self.provides.compute.as_ref()?.cells;
@@ -67,28 +68,30 @@ impl Status {
     }
 }
 
-/// How the agent of one node is.
+/// State of the agent on one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct NodeRow {
+pub struct NodeStatus {
+    /// Name of the node.
     pub name: String,
+    /// State of the agent.
     pub state: NodeState,
-    /// What keeps a node from being left, e.g. the servers that it runs.
+    /// Resources that keep the node from leaving, e.g. its instances.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<String>,
-    /// What its pods have found out about the node, e.g. what its servers can run on.
+    /// Facts that pods report about the node, e.g. its virtualization type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum NodeState {
-    /// It has not registered.
+    /// The agent has not registered.
     Missing,
     Up,
     Down,
-    /// It is no longer chosen, gets no more work, and stays for what it holds.
+    /// The node is no longer selected and gets no new work, but still holds resources.
     Leaving,
-    /// It is no longer chosen and holds nothing; its pods end, and then its record goes.
+    /// The node is no longer selected and holds nothing. Its pods stop, then its record is deleted.
     Left,
 }
 
@@ -98,7 +101,7 @@ impl NodeState {
     }
 }
 
-/// A summary of how far a cloud has come. It orders nothing: each service starts when its own needs are met.
+/// Startup phase of a cloud. It is a summary only: each service starts when its own needs are met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Stage {
     Infrastructure,
@@ -110,37 +113,47 @@ pub enum Stage {
     Ready,
 }
 
-/// One service of a cloud.
+/// Service of the cloud.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ServiceRow {
+pub struct ServiceStatus {
+    /// Kind of the service.
     pub kind: String,
+    /// Name of the object.
     pub name: String,
+    /// Whether the service is Ready.
     pub ready: bool,
-    /// Why the service is not ready, or what it has lost where it is.
+    /// Reason why the service is not ready, or why it is degraded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
+    /// URL of the service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// What the service consists of outside of its pods, e.g. `2 of 3 nodes up`.
+    /// Summary of its nodes or cells, e.g. `2 of 3 nodes up`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extent: Option<String>,
 }
 
-/// What an object offers to others. It names Secrets and never holds their values.
+/// Connection details of an object. They name Secrets and never contain their values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Provides {
+    /// Database server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub database: Option<DatabaseServer>,
+    /// Message bus.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messaging: Option<MessagingServer>,
+    /// Cache servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheServers>,
+    /// Identity service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<IdentityServer>,
+    /// Network databases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkServer>,
+    /// Compute service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compute: Option<ComputeServer>,
 }
@@ -154,9 +167,11 @@ impl Provides {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DatabaseServer {
+    /// Host of the server.
     pub host: String,
+    /// Port of the server.
     pub port: u16,
-    /// Port that stays free when clients have used up all connections.
+    /// Port that accepts the administrator when clients use all connections.
     pub admin_port: u16,
     /// Secret with `username` and `password` of the administrator.
     pub secret: String,
@@ -165,9 +180,11 @@ pub struct DatabaseServer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MessagingServer {
-    /// Every member, since clients fail over between them.
+    /// Hosts of all members. Clients fail over between them.
     pub hosts: Vec<String>,
+    /// Port of the members.
     pub port: u16,
+    /// URL of the management API.
     pub management_url: String,
     /// Secret with `username` and `password` of the administrator.
     pub secret: String,
@@ -175,20 +192,23 @@ pub struct MessagingServer {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheServers {
+    /// Servers as `host:port`.
     pub servers: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentityServer {
-    /// Address inside the cluster, with the version, e.g. `http://cloud-keystone.openstack.svc:5000/v3`.
+    /// Internal URL with the version, e.g. `http://cloud-keystone.openstack.svc:5000/v3`.
     pub internal_url: String,
+    /// Public URL with the version.
     pub public_url: String,
+    /// Region of the identity service.
     pub region: String,
-    /// Name of the administrator, where the Secret does not hold it as `username`.
+    /// Name of the administrator, if the Secret has no `username`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
-    /// Secret of the administrator; none where the operator registers nothing.
+    /// Secret of the administrator. Unset if the operator registers nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
     /// Key of the administrator's password in the Secret.
@@ -200,7 +220,7 @@ fn password() -> String {
     "password".to_owned()
 }
 
-/// How a service logs in to the identity service.
+/// Authentication method at the identity service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum LoginMethod {
     /// With `username` and `password`.
@@ -210,63 +230,66 @@ pub enum LoginMethod {
     ApplicationCredential,
 }
 
-/// What virtual networks are made with.
+/// Connection details of the network databases.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkServer {
-    /// Members of the database of what is wanted, e.g. `tcp:10.96.0.7:6641`. Numbers, since not every client knows
-    /// names.
+    /// Addresses of the northbound database members, e.g. `tcp:10.96.0.7:6641`. IP addresses, because some clients
+    /// resolve no names.
     pub northbound: Vec<String>,
-    /// Members of the database of what is.
+    /// Addresses of the southbound database members.
     pub southbound: Vec<String>,
-    /// Whether switches run without the kernel, which some settings must know.
+    /// Whether Open vSwitch uses the userspace datapath.
     pub userspace: bool,
-    /// Networks outside that nodes lead to.
+    /// Physical networks of the nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub physical_networks: Vec<String>,
-    /// Labels of the nodes that have a switch.
+    /// Labels of the nodes that run Open vSwitch.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// Nodes without these labels that still have a switch, since something there is connected to it.
+    /// Nodes without these labels that still run Open vSwitch, because ports there use it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leaving: Vec<String>,
 }
 
-/// What servers are made with.
+/// Connection details of the compute service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ComputeServer {
-    /// Address of the API inside the cluster, with the version.
+    /// Internal URL of the API with the version.
     pub url: String,
-    /// Host and port at which servers' metadata is asked for.
+    /// Host of the metadata API.
     pub metadata_host: String,
+    /// Port of the metadata API.
     pub metadata_port: u16,
-    /// Secret whose `secret` those who ask for metadata share.
+    /// Secret whose key `secret` metadata agents share with the compute service.
     pub metadata_secret: String,
-    /// Secret with the credentials of the service's user.
+    /// Secret with the credentials of the service user.
     pub identity_secret: String,
-    /// Name of that user, where it is not in the Secret.
+    /// Name of the service user, if the Secret has no `username`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity_username: Option<String>,
-    /// What those credentials are.
+    /// Authentication method of the service user.
     #[serde(default)]
     pub identity_method: LoginMethod,
-    /// Where people see the screens of their servers.
+    /// Public URL of the noVNC proxy.
     pub console_url: String,
+    /// Cells with compute nodes.
     pub cells: Vec<CellServer>,
 }
 
-/// A group of nodes with a message bus of its own.
+/// Cell with its own message bus.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CellServer {
+    /// Name of the cell.
     pub name: String,
-    /// Secret whose `transport_url` leads to the cell's message bus.
+    /// Secret whose key `transport_url` is the URL of the cell's message bus.
     pub messaging_secret: String,
     /// Port of the cell's message bus.
     #[serde(default = "messaging_port")]
     pub messaging_port: u16,
-    /// Name of the object whose nodes belong to the cell by default.
+    /// Object whose compute nodes belong to the cell by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compute: Option<String>,
 }
@@ -275,21 +298,24 @@ fn messaging_port() -> u16 {
     5672
 }
 
-/// Something outside of Kubernetes that exists for an object.
+/// Resource outside of Kubernetes that belongs to the object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Effect {
-    pub what: EffectKind,
-    /// Object on which it was made, or the administrator's Secret of a server that is no object.
+    /// Kind of the resource.
+    #[serde(rename = "what")]
+    pub kind: EffectKind,
+    /// Object that hosts the resource, or the administrator's Secret of an existing server.
     pub provider: Reference,
-    /// Address of a server that is no object.
+    /// Address of an existing server that no object manages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Region that an entry of the catalog is for; all regions where none is known.
+    /// Region of a catalog entry. Unset for all regions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
+    /// Name of the resource.
     pub name: String,
-    /// Whether it outlives the object.
+    /// Whether the resource is kept when the object is deleted.
     #[serde(default)]
     pub retained: bool,
 }
@@ -300,15 +326,16 @@ pub enum EffectKind {
     DatabaseUser,
     MessagingHost,
     MessagingUser,
-    /// Named by type, with all its endpoints.
+    /// A service with all its endpoints, named by its type.
     CatalogService,
     IdentityUser,
 }
 
-/// An object that does not answer.
+/// Object that does not respond.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Unreachable {
+    /// The object.
     pub provider: Reference,
-    /// When it was first found so.
+    /// Time of the first failed attempt.
     pub since: Time,
 }

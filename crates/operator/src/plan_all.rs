@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
 use openstack_operator_engine::engine::{Key, instance};
 use openstack_operator_model::lower::{self, Instance, Manifests, Observed, SecretFacts};
-use openstack_operator_model::need::{Labels, Needs, NodeNeed, ObjectNeed, Resolved, service_place};
+use openstack_operator_model::need::{
+    Labels, Needs, NodeNeed, ObjectNeed, Resolved, service_name_and_namespace,
+};
 use openstack_operator_model::node::Node;
 use openstack_operator_model::plan::{Child, Plan};
 use openstack_operator_model::service::{AnyObject, AnyService, Invalid, Site};
-use openstack_operator_model::status::{NodeRow, Provides, Status};
+use openstack_operator_model::status::{NodeStatus, Provides, Status};
 use openstack_operator_services::ALL;
 use serde_json::json;
 
@@ -166,7 +168,7 @@ impl<'a> Planning<'a> {
         let key = &pending.written.key;
         let needs = pending.decoded.needs();
         for name in needs.addresses {
-            let (service, namespace) = service_place(&name, &key.namespace);
+            let (service, namespace) = service_name_and_namespace(&name, &key.namespace);
             let place = (namespace.to_owned(), service.to_owned());
             // A Service has no number before it is made; its name stands for it.
             let address = self.known.addresses.get(&place).cloned();
@@ -189,7 +191,7 @@ impl<'a> Planning<'a> {
     }
 
     /// Nodes that are asked for; those that the operator found where they may not be read.
-    fn nodes(&self, need: &NodeNeed, rows: &[NodeRow]) -> BTreeMap<String, Labels> {
+    fn nodes(&self, need: &NodeNeed, rows: &[NodeStatus]) -> BTreeMap<String, Labels> {
         let Some(nodes) = &self.known.nodes else {
             let chosen = rows.iter().filter(|row| row.state.is_chosen());
             return chosen.map(|row| (row.name.clone(), need.labels.clone())).collect();

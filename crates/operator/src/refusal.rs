@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(
             problems.to_string(),
             "f.yaml, document 1 (OpenStackControlPlane n/cloud): spec.networkBackend: networkBackend cannot be \
-             changed: the ports of VMs would have to be created anew (it is \"ovs\")"
+             changed: the ports of instances would have to be recreated (it is \"ovs\")"
         );
     }
 

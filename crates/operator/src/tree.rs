@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use kube::core::DynamicObject;
 use openstack_operator_engine::engine::Key;
-use openstack_operator_model::status::{ServiceRow, Status};
+use openstack_operator_model::status::{ServiceStatus, Status};
 
 use crate::output::{Color, Paint};
 
@@ -82,7 +82,7 @@ fn node(objects: &[(Key, DynamicObject)], key: &Key, object: &DynamicObject) -> 
     let parts =
         objects.iter().filter(|(_, other)| own.is_some_and(|own| owners(other).any(|uid| uid == own)));
     let mut children: Vec<Node> = parts.map(|(key, other)| node(objects, key, other)).collect();
-    let is_there = |row: &ServiceRow, children: &[Node]| {
+    let is_there = |row: &ServiceStatus, children: &[Node]| {
         children.iter().any(|child| child.title.kind == row.kind && child.title.name == row.name)
     };
     let missing: Vec<Node> = status
@@ -109,7 +109,7 @@ fn node(objects: &[(Key, DynamicObject)], key: &Key, object: &DynamicObject) -> 
     }
 }
 
-fn left_out(row: &ServiceRow, namespace: &str) -> Node {
+fn left_out(row: &ServiceStatus, namespace: &str) -> Node {
     Node {
         title: Title { kind: row.kind.clone(), namespace: namespace.to_owned(), name: row.name.clone() },
         state: State::LeftOut,

@@ -1,4 +1,4 @@
-//! OVN's chassis: the switch of one node, as the network's databases know it. The network makes one for each node.
+//! OVN chassis: one node of an OVN network. The operator creates one for each node.
 
 use kube::CustomResource;
 use openstack_operator_model::common::NameReference;
@@ -16,8 +16,8 @@ use crate::ovn::{self, ChassisLinks};
 
 pub const KIND: Kind = Kind::own("OVNChassis", "ovnchassis");
 
-/// A node of virtual networks. The operator writes one for every node of an `OVNNetwork`; one that a person writes sets the
-/// node apart from the others. Its status says whether the node has registered and answers.
+/// OVN chassis: one node of an `OVNNetwork`. The operator creates one for each node; create one yourself to override
+/// the settings of a node.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "openstack.k8s.io",
@@ -34,22 +34,22 @@ pub struct OVNChassisSpec {
     /// Name of the node.
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub hostname: String,
-    /// Name of the chassis in the southbound database; that of the node where none is given.
+    /// Name of the chassis in the southbound database. Defaults to the name of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-zA-Z0-9._-]+$"))]
     pub system_id: Option<String>,
-    /// The `OVNNetwork` that the node is part of.
+    /// `OVNNetwork` of the node.
     #[serde(default)]
     pub ovn: Network,
     #[serde(flatten)]
     pub links: ChassisLinks,
 }
 
-/// The network that the chassis is part of.
+/// Network of the chassis.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Network {
-    /// Object of the network; the one named `ovn` where none is given.
+    /// `OVNNetwork` object. Defaults to the object named `ovn`.
     #[serde(default = "network")]
     pub cluster_ref: NameReference,
 }
@@ -70,7 +70,7 @@ impl service::Service for Service {
     type Object = OVNChassis;
     const KIND: Kind = KIND;
     const NAME: &'static str = "ovn-chassis";
-    /// It has nothing whose name would be longer.
+    /// It has no children with longer names.
     const LONGEST_NAME: usize = name::LONGEST;
 
     fn needs(object: &OVNChassis) -> Needs {
@@ -81,7 +81,7 @@ impl service::Service for Service {
         let OVNChassisSpec { hostname, ovn, .. } = &context.object.spec;
         let name = &ovn.cluster_ref.name;
         let network = context.inputs.network(ovn::KIND, name, "spec.ovn.clusterRef.name")?;
-        let roster = ovn::roster(name, &network.southbound, vec![hostname.clone()]);
-        Ok(Plan { roster: Some(roster), ..Plan::default() })
+        let agents = ovn::node_agents(name, &network.southbound, vec![hostname.clone()]);
+        Ok(Plan { agents: Some(agents), ..Plan::default() })
     }
 }

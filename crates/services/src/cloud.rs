@@ -1,4 +1,4 @@
-//! A cloud is a list of parts: what a service says of itself as a part of a cloud, and how its object is settled.
+//! Services as parts of a cloud: their declaration, and how the cloud fills in their objects.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::control_plane::OpenStackControlPlaneSpec;
-use crate::takes::rules::validation;
-use crate::takes::{self, Take, Takes};
+use crate::inputs::rules::validation;
+use crate::inputs::{self, Input, Inputs};
 
 mod block;
 mod requirement;
@@ -32,59 +32,59 @@ pub(crate) use settle::QUORUM;
 /// A service that is part of a cloud: data and pure functions.
 pub trait Part: 'static {
     type Object: Resource<DynamicType = ()> + CustomResourceExt + DeserializeOwned + Send + Sync;
-    /// Settings of its objects, but for release and images.
-    type Template: Takes + Clone + Serialize + DeserializeOwned;
+    /// Settings of its objects without release and images.
+    type Template: Inputs + Clone + Serialize + DeserializeOwned;
     const KIND: Kind;
-    /// The service's plain name, e.g. for labels.
+    /// Name of the service, e.g. for labels.
     const NAME: &'static str;
-    /// The block of a cloud that holds its settings.
+    /// Field of its block in a cloud.
     const FIELD: &'static str = Self::NAME;
     const STAGE: Stage;
     const PRESENCE: Presence = Presence::OnRequest;
-    /// Whether members of the service are told what to do by [`Part::direct`].
+    /// Whether [`Part::direct`] instructs the members of the service.
     const DIRECTS: bool = false;
 
     fn template(object: &Self::Object) -> &Self::Template;
 
-    /// Whether something else in a cloud with these settings takes the place of the service.
+    /// Whether the settings of the cloud replace the service by something else.
     fn is_replaced(_cloud: &OpenStackControlPlaneSpec) -> bool {
         false
     }
 
-    /// Rules of the cloud's definition that concern the service, as pairs of CEL and message.
+    /// Rules of the cloud that concern the service, as pairs of CEL and message.
     fn cloud_rules() -> Vec<(String, String)> {
         Vec::new()
     }
 
-    /// Settles what no declaration can say.
+    /// Fills in settings that inputs cannot express.
     fn settle(_template: &mut Self::Template, _cloud: &Cloud<'_>) {}
 
-    /// Where clients find the cloud, where this service is the one that they ask first.
-    fn entrance(_template: &Self::Template) -> Option<String> {
+    /// Public URL of the cloud, if this service provides it.
+    fn endpoint(_template: &Self::Template) -> Option<String> {
         None
     }
 
-    /// What its objects need besides what their settings declare.
+    /// Needs beyond the inputs of the settings.
     fn needs(_object: &Self::Object) -> Needs {
         Needs::default()
     }
 
     fn plan(context: &Context<'_, Self::Object>) -> Result<Plan, Invalid>;
 
-    /// Decides on members of a group from what they report.
+    /// Decides on the members of a cluster from their reports.
     fn direct(_object: &Self::Object, _members: &[Member], _memory: &BTreeMap<String, String>) -> Direction {
         Direction::default()
     }
 }
 
-/// Whether a cloud has a service that its spec does not mention.
+/// Whether a cloud has the service without its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     ByDefault,
     OnRequest,
 }
 
-/// Makes a [`Part`] into a service of the engine.
+/// Adapts a [`Part`] to a service of the engine.
 pub struct Deployed<P>(PhantomData<fn() -> P>);
 
 impl<P: Part> service::Service for Deployed<P> {
@@ -94,16 +94,16 @@ impl<P: Part> service::Service for Deployed<P> {
     const DIRECTS: bool = P::DIRECTS;
 
     fn definition() -> CustomResourceDefinition {
-        takes::rules::add::<P::Template>(P::Object::crd())
+        inputs::rules::add::<P::Template>(P::Object::crd())
     }
 
     fn needs(object: &P::Object) -> Needs {
-        takes::needs(P::template(object)).and(P::needs(object))
+        inputs::needs(P::template(object)).and(P::needs(object))
     }
 
     fn plan(context: &Context<'_, P::Object>) -> Result<Plan, Invalid> {
         let plan = P::plan(context)?;
-        keep_given_secrets(&Self::needs(context.object), &plan)?;
+        reject_overwritten_secrets(&Self::needs(context.object), &plan)?;
         Ok(plan)
     }
 
@@ -112,8 +112,8 @@ impl<P: Part> service::Service for Deployed<P> {
     }
 }
 
-/// Refuses a Secret of the user that has the name of one that the operator writes: its values would be lost.
-fn keep_given_secrets(needs: &Needs, plan: &Plan) -> Result<(), Invalid> {
+/// Rejects a user Secret with the name of a Secret that the operator writes, because it would be overwritten.
+fn reject_overwritten_secrets(needs: &Needs, plan: &Plan) -> Result<(), Invalid> {
     let is_written = |name: &str| plan.secrets.iter().any(|secret| secret.name == name);
     match needs.secrets.iter().find(|need| is_written(&need.name)) {
         None => Ok(()),
@@ -133,27 +133,27 @@ pub trait AnyPart: AnyService {
     fn is_replaced(&self, cloud: &OpenStackControlPlaneSpec) -> bool;
     /// Schema of the part's block.
     fn block(&self) -> JSONSchemaProps;
-    /// Rules of the cloud's definition that concern the part.
+    /// Rules of the cloud that concern the part.
     fn cloud_rules(&self) -> Vec<ValidationRule>;
     /// Fields of the part's components.
     fn components(&self) -> Vec<&'static str>;
-    /// Kinds of parts that the part cannot be without, each with the setting of a cloud that stands in for it.
+    /// Kinds that the part requires, each with the setting of the cloud that replaces it.
     fn requirements(&self) -> Vec<requirement::Requirement>;
-    /// Kinds of parts that the part uses where a cloud has them.
+    /// Kinds that the part uses if the cloud has them.
     fn sources(&self) -> Vec<Kind>;
-    /// The part's spec, from its block and what the cloud says.
+    /// Spec of the part, from its block and the settings of the cloud.
     fn settle(&self, block: &Value, cloud: &Cloud<'_>) -> Result<Settled, Invalid>;
 }
 
-/// What becomes of a block.
+/// Result of settling a block.
 #[derive(Debug)]
 pub enum Settled {
     Child {
         spec: Value,
-        /// Where clients find the cloud.
-        entrance: Option<String>,
+        /// Public URL of the cloud.
+        endpoint: Option<String>,
     },
-    /// The part cannot be, for this reason.
+    /// The part cannot be deployed, for this reason.
     LeftOut(String),
 }
 
@@ -175,49 +175,49 @@ impl<P: Part> AnyPart for Entry<Deployed<P>> {
     }
 
     fn block(&self) -> JSONSchemaProps {
-        block::schema(P::Object::crd(), &P::Template::declaration().takes())
+        block::schema(P::Object::crd(), &P::Template::declaration().inputs())
     }
 
     fn cloud_rules(&self) -> Vec<ValidationRule> {
         let own = P::cloud_rules().into_iter();
-        let topologies = block::topology_rules(P::FIELD, P::Template::declaration().takes());
+        let topologies = block::topology_rules(P::FIELD, P::Template::declaration().inputs());
         own.chain(topologies).map(|(rule, message)| validation(rule, message)).collect()
     }
 
     fn components(&self) -> Vec<&'static str> {
         let mut declaration = P::Template::declaration();
-        let fields = declaration.takes().into_iter().filter_map(|take| match take {
-            Take::Component { field, .. } => Some(field),
+        let fields = declaration.inputs().into_iter().filter_map(|input| match input {
+            Input::Component { field, .. } => Some(field),
             _ => None,
         });
         fields.collect()
     }
 
     fn requirements(&self) -> Vec<requirement::Requirement> {
-        requirement::requirements(P::Template::declaration().takes())
+        requirement::requirements(P::Template::declaration().inputs())
     }
 
     fn sources(&self) -> Vec<Kind> {
-        requirement::sources(P::Template::declaration().takes())
+        requirement::sources(P::Template::declaration().inputs())
     }
 
     fn settle(&self, block: &Value, cloud: &Cloud<'_>) -> Result<Settled, Invalid> {
         let field = format!("spec.{}", P::FIELD);
         let mut template = P::Template::deserialize(block)
             .map_err(|error| Invalid::new(&field, format!("cannot be read: {error}")))?;
-        for take in template.takes() {
-            match settle::settle(take, cloud, P::FIELD) {
+        for input in template.inputs() {
+            match settle::settle(input, cloud, P::FIELD) {
                 Ok(()) => {}
                 Err(settle::Unsettled::LeftOut(reason)) => return Ok(Settled::LeftOut(reason)),
                 Err(settle::Unsettled::Invalid(invalid)) => return Err(invalid),
             }
         }
         P::settle(&mut template, cloud);
-        let entrance = P::entrance(&template);
+        let endpoint = P::endpoint(&template);
         let origin = Origin { release: cloud.spec.release, images: cloud.spec.images.clone() };
         let mut spec = fields(&field, &template)?;
         spec.extend(fields(&field, &origin)?);
-        Ok(Settled::Child { spec: Value::Object(spec), entrance })
+        Ok(Settled::Child { spec: Value::Object(spec), endpoint })
     }
 }
 
@@ -229,11 +229,11 @@ fn fields(field: &str, part: &impl Serialize) -> Result<Map<String, Value>, Inva
     }
 }
 
-/// A cloud whose parts are settled.
+/// A cloud with its parts.
 pub struct Cloud<'a> {
     name: &'a str,
     pub(crate) spec: &'a OpenStackControlPlaneSpec,
-    /// Fields of the parts that it has, by kind.
+    /// Fields of the enabled parts by kind.
     parts: BTreeMap<Kind, &'static str>,
 }
 
@@ -251,7 +251,7 @@ impl<'a> Cloud<'a> {
         self.parts.contains_key(&kind)
     }
 
-    /// The cloud's object of a kind, where it has one.
+    /// Reference to the object of a kind, if the cloud has one.
     fn reference(&self, kind: Kind) -> Option<NameReference> {
         let field = self.parts.get(&kind)?;
         Some(NameReference::new(name::part(self.name, field)))

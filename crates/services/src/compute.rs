@@ -1,4 +1,4 @@
-//! Nova's compute nodes: libvirt and nova-compute on every node of some kind.
+//! Compute nodes: libvirt and nova-compute on selected nodes.
 
 use kube::CustomResource;
 use openstack_operator_model::common::{
@@ -9,7 +9,7 @@ use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{
-    Check, Container, Host, HostPath, Mount, Plan, Pod, Privilege, Probes, Registry, Roster, Variable,
+    Check, Container, Host, HostPath, Mount, NodeAgents, Plan, Pod, Privilege, Probes, Registry, Variable,
     Workload,
 };
 use openstack_operator_model::service::{Context, Invalid};
@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::cloud::{Part, Presence};
 use crate::concern::IdentitySettings;
+use crate::inputs::{self, Input, Inputs, Link, Role};
 use crate::program::Amounts;
 use crate::shared::{self, Account, Identity};
-use crate::takes::{self, Link, Role, Take, Takes};
 use crate::template::ServiceReference;
 use crate::{nova, placement, switch};
 
@@ -40,7 +40,8 @@ const FILES: [(&str, &str); 8] = [
     ("virtlogd.conf", include_str!("compute/virtlogd.conf")),
 ];
 
-/// Compute nodes: libvirt and nova-compute on every node of a selection.
+/// Compute nodes: libvirt and nova-compute on every selected node, by default on nodes with label
+/// `node-role.kubernetes.io/hypervisor`.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "openstack.k8s.io",
@@ -64,50 +65,50 @@ pub struct NovaComputeSpec {
 pub struct NovaComputeTemplate {
     #[serde(default)]
     pub keystone: IdentitySettings,
-    /// Nova object that the nodes belong to.
+    /// Nova of the compute nodes.
     #[serde(default)]
     pub nova: ServiceReference,
-    /// Placement object that must be Ready before nova-compute starts.
+    /// Placement, which must be Ready before nova-compute starts.
     #[serde(default)]
     pub placement: ServiceReference,
-    /// Cell that the nodes belong to; the one whose `computeRef` names this object, or `cell1`, where none is given.
+    /// Cell of the compute nodes. Defaults to the cell whose `computeRef` names this object, else to `cell1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 10), regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
     pub cell: Option<String>,
-    /// What VMs run on. `auto` starts a VM to find out.
+    /// Virtualization type: `kvm`, `qemu` (emulation), or `auto` to detect it by booting a test VM.
     #[serde(default)]
     pub virt_type: VirtType,
-    /// libvirt. The resources of VMs do not count as those of its pod.
+    /// libvirt. Resources of its pod do not include those of instances.
     #[serde(default, skip_serializing_if = "is_default")]
     pub libvirt: ContainerSettings,
     #[serde(flatten)]
     pub common: Common,
 }
 
-impl Takes for NovaComputeTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
-        let mut takes = vec![
-            Take::Identity(&mut self.keystone),
-            Take::Service {
+impl Inputs for NovaComputeTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
+        let mut inputs = vec![
+            Input::Identity(&mut self.keystone),
+            Input::Service {
                 field: "nova",
                 kind: nova::KIND,
                 link: Link::UsesAndWaitsFor,
                 reference: &mut self.nova.cluster_ref,
             },
-            Take::Service {
+            Input::Service {
                 field: "placement",
                 kind: placement::KIND,
                 link: Link::WaitsFor,
                 reference: &mut self.placement.cluster_ref,
             },
-            Take::Component { field: "libvirt", settings: &mut self.libvirt },
+            Input::Component { field: "libvirt", settings: &mut self.libvirt },
         ];
-        takes.extend(takes::pods(&mut self.common.pods, Role::Compute));
-        takes
+        inputs.extend(inputs::pods(&mut self.common.pods, Role::Compute));
+        inputs
     }
 }
 
-/// What VMs run on.
+/// Virtualization type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum VirtType {
@@ -167,9 +168,9 @@ impl Part for Service {
         let bus = Variable::secret("OS_DEFAULT__TRANSPORT_URL", &cell.messaging_secret, "transport_url");
         let secrets = [bus].into_iter().chain(account.credentials(&nova::PEERS)).collect();
         let mut agent = compute_agent(context, secrets, cell.messaging_port);
-        agent.after = takes::waits(template);
-        // Without an administrator nobody can ask which nodes have registered.
-        let roster = account.server.secret.is_some().then(|| Roster {
+        agent.after = inputs::waits(template);
+        // Without an administrator the operator cannot query the hypervisors.
+        let agents = account.server.secret.is_some().then(|| NodeAgents {
             provider: Reference::new(nova::KIND, name),
             registry: Registry::Hypervisors { url: compute.url.clone(), identity: account.server.clone() },
             nodes: context.inputs.chosen_nodes(),
@@ -177,7 +178,7 @@ impl Part for Service {
         Ok(Plan {
             files: files.into_iter().collect(),
             workloads: shared::with_leaving(vec![libvirt(context), agent], &context.inputs.leaving_nodes()),
-            roster,
+            agents,
             pull_secrets: origin.images.pull_secrets.clone(),
             additions: template.common.pods.additions.clone(),
             ..Plan::default()
@@ -185,7 +186,7 @@ impl Part for Service {
     }
 }
 
-/// The cell that the nodes belong to.
+/// Cell of the nodes.
 fn cell<'a>(
     context: &Context<'a, NovaCompute>,
     nova: &str,
@@ -205,7 +206,7 @@ fn cell<'a>(
     })
 }
 
-/// Where the pods of nodes run.
+/// Scheduling of the pods on nodes.
 fn scheduling(template: &NovaComputeTemplate) -> Scheduling {
     shared::on_hypervisors(&template.common.pods.scheduling)
 }
@@ -262,7 +263,7 @@ fn libvirt(context: &Context<'_, NovaCompute>) -> Workload {
     let libvirt = Container {
         name: "libvirtd",
         image,
-        // Without a first process in between: libvirtd itself must be the one that moves out of the pod's groups.
+        // Without dumb-init: libvirtd itself must leave the cgroups of the pod.
         command: shared::command(["bash", "/etc/openstack/libvirt.sh"]),
         mounts: vec![
             shared::file("libvirt.sh", "/etc/openstack/libvirt.sh"),
@@ -280,7 +281,7 @@ fn libvirt(context: &Context<'_, NovaCompute>) -> Workload {
                 on_host: "/var/lib/openstack/libvirt-qemu".to_owned(),
                 kind: HostPath::Directory,
             },
-            shared::host("lib-nova", "/var/lib/nova", HostPath::Seen),
+            shared::host("lib-nova", "/var/lib/nova", HostPath::HostToContainer),
             shared::host("cgroup", "/sys/fs/cgroup", HostPath::Existing),
         ],
         probes: Probes {
@@ -335,7 +336,7 @@ fn compute_agent(context: &Context<'_, NovaCompute>, secrets: Vec<Variable>, bus
             shared::file(nova::CONFIGURATION, "/etc/nova/nova.conf"),
             run(),
             shared::host("dev", "/dev", HostPath::Existing),
-            shared::host("lib-nova", "/var/lib/nova", HostPath::Shared),
+            shared::host("lib-nova", "/var/lib/nova", HostPath::Bidirectional),
             switch::run_directory(),
             shared::scratch("tmp", "/tmp"),
         ],

@@ -1,4 +1,4 @@
-//! The control plane: one object that stands for a whole cloud, and consists of one object for each of its parts.
+//! The control plane: one object for a whole cloud, with one child object per part.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, ValidationRule,
@@ -12,8 +12,8 @@ use openstack_operator_model::service::{self, Context, Invalid};
 
 use crate::PARTS;
 use crate::cloud::{self, AnyPart, Cloud, Settled};
-use crate::takes::ALL_COMPONENTS;
-use crate::takes::rules::validation;
+use crate::inputs::ALL_COMPONENTS;
+use crate::inputs::rules::validation;
 
 pub use spec::*;
 
@@ -53,8 +53,8 @@ impl service::Service for Service {
             let kind = part.kind();
             let name = name::part(context.name, part.field());
             match part.settle(spec.block(part.field()), &cloud)? {
-                Settled::Child { spec, entrance } => {
-                    plan.endpoint = plan.endpoint.or(entrance);
+                Settled::Child { spec, endpoint } => {
+                    plan.endpoint = plan.endpoint.or(endpoint);
                     plan.children.push(Child { kind, name, stage: Some(part.stage()), spec });
                 }
                 Settled::LeftOut(reason) => plan.skipped.push(Skipped { kind, name, reason }),
@@ -64,13 +64,13 @@ impl service::Service for Service {
     }
 }
 
-/// Every component of every part, as `service/component`.
+/// All components of all parts as `service/component`.
 fn components() -> Vec<String> {
-    let of = |part: &&'static dyn AnyPart| {
+    let qualified = |part: &&'static dyn AnyPart| {
         let service = part.field();
         part.components().into_iter().map(move |component| format!("{service}/{component}"))
     };
-    PARTS.iter().flat_map(of).collect()
+    PARTS.iter().flat_map(qualified).collect()
 }
 
 fn check_components(spec: &OpenStackControlPlaneSpec) -> Result<(), Invalid> {
@@ -81,15 +81,15 @@ fn check_components(spec: &OpenStackControlPlaneSpec) -> Result<(), Invalid> {
     for (index, given) in spec.components.iter().enumerate() {
         let name = format!("{}/{}", given.service, given.component);
         if !known.contains(&name) {
-            let reason = format!("{name} is no component of a service: there are {}", known.join(", "));
+            let reason = format!("unknown component {name}: known components are {}", known.join(", "));
             return Err(Invalid::new(format!("spec.components[{index}]"), reason));
         }
     }
     Ok(())
 }
 
-/// Holds an item of the list of components to those that there are. Names are compared one by one: API servers take the
-/// cost of a comparison of texts that are put together for too high.
+/// Rule that a component exists. It compares names one by one, because API servers estimate the cost of comparing
+/// concatenated strings as too high.
 fn components_rule() -> ValidationRule {
     let quoted = |names: &[&str]| names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(",");
     let all: Vec<&str> = PARTS.iter().map(|part| part.field()).collect();
@@ -103,18 +103,18 @@ fn components_rule() -> ValidationRule {
             ways.push(format!("self.service == '{service}' && self.component in [{}]", quoted(&components)));
         }
     }
-    let message = "components: the service has no such component: see the fields of its kind";
+    let message = "components: unknown component: see the fields of the kind of the service";
     validation(ways.join(" || "), message.to_owned())
 }
 
-/// Adds to the schema a block for each part, and the rules that concern several of them.
+/// Adds the blocks of all parts and the rules across parts to the schema.
 fn add_parts(schema: &mut JSONSchemaProps) {
     let rules = schema.x_kubernetes_validations.get_or_insert_default();
     rules.extend(cloud::rules(PARTS));
     rules.extend(PARTS.iter().flat_map(|part| part.cloud_rules()));
     let Some(fields) = &mut schema.properties else { return };
     if let Some(known) = fields.get_mut("status").and_then(|status| status.properties.as_mut()) {
-        // A cloud is no server and has no agents of its own: its parts are and have.
+        // A cloud provides nothing and has no agents; its parts do.
         known.retain(|field, _| !["provides", "nodes", "effects", "unreachable"].contains(&field.as_str()));
     }
     if let Some(spec) = fields.get_mut("spec") {

@@ -1,4 +1,4 @@
-//! Glance: images that VMs boot from.
+//! Glance: images of instances.
 
 use openstack_operator_model::common::{ContainerSettings, DeletionPolicy};
 use openstack_operator_model::image::ImageNames;
@@ -33,12 +33,12 @@ const PROJECT: Project = Project {
     scratch: &[("work", "/var/lib/glance")],
     amounts: Amounts { cpu: "50m", memory: "512Mi", memory_limit: "1536Mi" },
 };
-/// Section of the one store that there is.
+/// Configuration section of the store.
 const STORE: &str = "store";
 const IMAGES: &str = "images";
 const CACHE: &str = "/var/lib/glance/image-cache";
 const PRUNE: &str = "prune.sh";
-/// Nova sends images of VMs in chunks that are larger than uWSGI accepts by default.
+/// Nova uploads snapshots in chunks that exceed the default limit of uWSGI.
 const LARGEST_CHUNK: u32 = 64 << 20;
 
 pub struct Service;
@@ -74,7 +74,7 @@ impl Part for Service {
 
     fn plan(context: &Context<'_, Glance>) -> Result<Plan, Invalid> {
         let GlanceSpec { origin, template } = &context.object.spec;
-        let settings = Settings::of(origin, &template.api);
+        let settings = Settings::from_template(origin, &template.api);
         let mut glance = Program::new(context, &PROJECT, settings, &API, &[])?;
         glance.database(&DatabaseClaim::new(&template.api.database, "glance", "database"))?;
         let cache = shared::cache_servers(context, &template.api.cache)?;
@@ -85,10 +85,10 @@ impl Part for Service {
         glance.change(|document| document.and(store.options));
         configure(&mut glance);
         if template.image_cache.enabled {
-            let most = quantity::bytes(&template.image_cache.max_size, "spec.imageCache.maxSize")?;
+            let max_size = quantity::bytes(&template.image_cache.max_size, "spec.imageCache.maxSize")?;
             glance.set("paste_deploy", "flavor", "keystone+cachemanagement");
             glance.set("DEFAULT", "image_cache_dir", CACHE);
-            glance.set("DEFAULT", "image_cache_max_size", most);
+            glance.set("DEFAULT", "image_cache_max_size", max_size);
             glance.plan.files.insert(PRUNE.to_owned(), include_str!("glance/prune.sh").to_owned());
         }
         add_tasks(&mut glance);
@@ -112,7 +112,7 @@ fn ceph_secret(name: &str, rbd: &RbdStore) -> String {
     given.unwrap_or_else(|| name::part(name, "ceph"))
 }
 
-/// How images are kept, in the words of a store's driver.
+/// Options, environment and mounts of a store driver.
 struct Store {
     options: Document,
     environment: Vec<Variable>,
@@ -151,7 +151,7 @@ fn store(context: &Context<'_, Glance>) -> Result<Store, Invalid> {
                 .set(STORE, "swift_store_container", &storage.swift.container)
                 .set(STORE, "swift_store_create_container_on_put", true)
                 .set(STORE, "swift_store_endpoint_type", "internalURL")
-                // Images belong to the users who upload them, so that no password of the store is needed.
+                // Images belong to the users who upload them, so no store password is needed.
                 .set(STORE, "swift_store_multi_tenant", true),
         ),
         StoreBackend::S3 => {
@@ -197,11 +197,11 @@ fn add_api(glance: &mut Program<'_, Glance>, mounts: Vec<Mount>) {
         let settings = ContainerSettings::default();
         let mut pruner = glance.container("cache-pruner", PROJECT.image, &settings, PROJECT.amounts, command);
         mount_script(&mut pruner, PRUNE);
-        let there = Check::Command(shared::command(["test", "-d", CACHE]));
-        pruner.probes = Probes { readiness: Some(shared::probe(there, 30, 5, 3)), ..Probes::default() };
+        let exists = Check::Command(shared::command(["test", "-d", CACHE]));
+        pruner.probes = Probes { readiness: Some(shared::probe(exists, 30, 5, 3)), ..Probes::default() };
         pruner
     });
-    // Uploads take as long as they take, and must leave room for other requests.
+    // Uploads have no time limit and must not block other requests.
     let uwsgi = Uwsgi {
         processes: 3,
         longest_request: 0,
@@ -209,15 +209,15 @@ fn add_api(glance: &mut Program<'_, Glance>, mounts: Vec<Mount>) {
         ..Uwsgi::new("glance.common.wsgi_app:init_app()")
     };
     let workload = glance.only_api(API, "/healthcheck", uwsgi);
-    // A long upload is let finish.
+    // Long uploads can finish.
     workload.pod.grace_seconds = 300;
     if template.is_exclusive() {
-        // Pods of two nodes cannot have the volume at once: a new one would wait for the old one for ever.
-        workload.controller = Controller::Alone;
+        // Pods on two nodes cannot mount the volume at once: a new one would wait for the old one forever.
+        workload.controller = Controller::Recreate;
     }
     if let Some(api) = workload.pod.containers.first_mut() {
         api.mounts.extend(mounts);
-        // Only the pod that has staged an image can import it.
+        // Only the pod that staged an image can import it.
         let address = format!("http://$(POD_IP):{}", API.number);
         api.environment.push(Variable::field("POD_IP", "status.podIP"));
         api.environment.push(Variable::text("OS_DEFAULT__WORKER_SELF_REFERENCE_URL", address));

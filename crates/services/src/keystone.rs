@@ -1,4 +1,4 @@
-//! Keystone: identity, tokens and the catalog of all other services.
+//! Keystone: identity, tokens and the service catalog.
 
 use openstack_operator_model::common::{DeletionPolicy, Reference};
 use openstack_operator_model::image::ImageNames;
@@ -35,7 +35,7 @@ const PROJECT: Project = Project {
     // All services wait for it to start, so it gets more CPU than they when all start at once.
     amounts: Amounts { cpu: "200m", memory: "256Mi", memory_limit: "1Gi" },
 };
-/// A person changes its value to have all keys rotated now.
+/// The user changes its value to rotate all keys now.
 pub const ROTATE_ANNOTATION: &str = "openstack.k8s.io/rotate-keys";
 
 pub struct Service;
@@ -57,10 +57,10 @@ impl Part for Service {
     }
 
     fn cloud_rules() -> Vec<(String, String)> {
-        vec![shared::either("identity", "authUrl", "keystone", "an existing Keystone")]
+        vec![shared::exclusive_rule("identity", "authUrl", "keystone", "an existing Keystone")]
     }
 
-    fn entrance(template: &KeystoneTemplate) -> Option<String> {
+    fn endpoint(template: &KeystoneTemplate) -> Option<String> {
         api::public_url(&template.exposure)
     }
 
@@ -83,13 +83,13 @@ impl Part for Service {
         let identity = identity(context, &keystone, &administrator);
         if template.bootstrap.admin_password_secret_ref.is_none() {
             let password = [(administrator.1.as_str(), Entry::Password { length: 32 })];
-            keystone.plan.secrets.push(SecretPlan::of(&administrator.0, password));
+            keystone.plan.secrets.push(SecretPlan::with_entries(&administrator.0, password));
         }
         keystone.database(&DatabaseClaim::new(&template.database, "keystone", "database"))?;
         if template.notifications.enabled {
             keystone.messaging(&template.messaging)?;
             keystone.environment.push(shared::process_name("keystone-api"));
-            // A bus that is down must not keep users from getting a token.
+            // A failed message bus must not prevent tokens.
             keystone.set("oslo_messaging_notifications", "driver", "messagingv2");
             keystone.set("oslo_messaging_notifications", "retry", 1);
         }
@@ -106,7 +106,7 @@ impl Part for Service {
     }
 }
 
-/// Secret of the administrator, and the key of the password there.
+/// Secret of the administrator, and its key with the password.
 fn administrator_secret(context: &Context<'_, Keystone>) -> (String, String) {
     match &context.object.spec.template.bootstrap.admin_password_secret_ref {
         Some(given) => (given.name.clone(), given.key.clone()),
@@ -163,15 +163,15 @@ fn key_rings(context: &Context<'_, Keystone>) -> Result<[SecretPlan; 2], Invalid
         },
         SecretPlan {
             name: credential_secret(context),
-            // Stored credentials are encrypted anew within minutes of a rotation.
+            // Stored credentials are re-encrypted within minutes of a rotation.
             content: ring(&template.credential_keys, "credentialKeys", "CredentialKeysReady", 86400)?,
-            // Credentials in a database that stays can be read with these keys only.
+            // Credentials in a retained database can only be decrypted with these keys.
             retained: template.database.deletion_policy == DeletionPolicy::Retain,
         },
     ])
 }
 
-/// A number of seconds of section `token`, which decides how long keys must be kept.
+/// A duration in section `token`, which determines how long keys must be kept.
 fn token_option(context: &Context<'_, Keystone>, option: &str, default: i64) -> Result<i64, Invalid> {
     let extra = &context.object.spec.template.common.extra_config;
     let given = extra
@@ -208,10 +208,10 @@ fn add_tasks(
     identity: &IdentityServer,
     (secret, secret_key): &(String, String),
 ) {
-    let command = |words: &[&str]| -> Vec<String> {
-        [&["keystone-manage"], words].concat().into_iter().map(str::to_owned).collect()
+    let command = |arguments: &[&str]| -> Vec<String> {
+        [&["keystone-manage"], arguments].concat().into_iter().map(str::to_owned).collect()
     };
-    // In one word each: a value may begin with a dash.
+    // As `--option=value`, because a value may start with a dash.
     let options = [
         ("username", identity.username.as_deref().unwrap_or_default()),
         ("project-name", "admin"),
@@ -230,14 +230,14 @@ fn add_tasks(
     let bootstrap = keystone.task("bootstrap", TaskStage::Bootstrap, bootstrap);
     let password = Variable::secret("OS_BOOTSTRAP_PASSWORD", secret, secret_key);
     bootstrap.container.environment.push(password);
-    // Only this command can change the password without the old one.
+    // Only bootstrap can change the password without the old one.
     bootstrap.repeat_on.push(secret.clone());
     keystone.task("db-contract", TaskStage::Contract, command(&["db_sync", "--contract"]));
     let rotated = TaskStage::Rotate { ring: credential_secret(keystone.context) };
     keystone.task("credential-migrate", rotated, command(&["credential_migrate"]));
 }
 
-/// The keys, which are replaced while containers run.
+/// Mounts of the keys, which change in running containers.
 fn keys(context: &Context<'_, Keystone>) -> Vec<Mount> {
     let keys =
         |secret: String, path: &str| Mount::Secret { secret, path: path.to_owned(), change: Change::Refresh };

@@ -14,6 +14,7 @@ pub mod compute;
 pub mod concern;
 pub mod control_plane;
 pub mod glance;
+pub mod inputs;
 pub mod keystone;
 pub mod mariadb;
 pub mod memcached;
@@ -25,11 +26,9 @@ mod program;
 pub mod rabbitmq;
 mod shared;
 pub mod switch;
-pub mod takes;
 pub mod template;
 
-/// Every part that a cloud can have, in the order in which they are started. A new service is one file and one line
-/// here.
+/// All parts of a cloud, in startup order. A new service is one file and one line here.
 pub static PARTS: &[&dyn AnyPart] = &[
     &Entry::<Deployed<mariadb::Service>>::new(),
     &Entry::<Deployed<rabbitmq::Service>>::new(),
@@ -43,7 +42,7 @@ pub static PARTS: &[&dyn AnyPart] = &[
     &Entry::<Deployed<compute::Service>>::new(),
 ];
 
-/// Every service: the cloud, its parts, and what parts consist of.
+/// All services: the cloud, its parts, and the children of parts.
 pub static ALL: LazyLock<Vec<&'static dyn AnyService>> = LazyLock::new(|| {
     static CLOUD: Entry<control_plane::Service> = Entry::new();
     static CHASSIS: Entry<chassis::Service> = Entry::new();
@@ -56,13 +55,13 @@ fn as_service(part: &'static dyn AnyPart) -> &'static dyn AnyService {
     part
 }
 
-/// The service whose objects are of this kind.
+/// The service of this kind.
 pub fn of_kind(kind: &str) -> Option<&'static dyn AnyService> {
     ALL.iter().copied().find(|service| service.kind().kind == kind)
 }
 
-/// Fields of the parts that a cloud can be without and still issue tokens.
-pub fn beyond_identity() -> impl Iterator<Item = &'static str> {
+/// Fields of the parts that a cloud does not need to issue tokens.
+pub fn fields_beyond_identity() -> impl Iterator<Item = &'static str> {
     let identity = || PARTS.iter().filter(|part| part.stage() == Stage::Identity);
     let needed: Vec<Kind> =
         identity().flat_map(|part| [vec![part.kind()], part.sources()].concat()).collect();

@@ -1,4 +1,4 @@
-//! MariaDB: a Galera group from the first member on, so that more members only have to join.
+//! MariaDB: a Galera cluster even with one member, so that more members can join.
 
 use std::collections::BTreeMap;
 
@@ -20,17 +20,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::cloud::{Part, Presence};
 use crate::control_plane::OpenStackControlPlaneSpec;
+use crate::inputs::{self, Input, Inputs};
 use crate::program::Amounts;
 use crate::shared;
-use crate::takes::{self, Take, Takes};
 
 mod galera;
 
 pub const KIND: Kind = Kind::own("MariaDB", "mariadbs");
 const SQL: Port = Port { name: "sql", number: 3306 };
-/// Stays open for the operator when clients have used up all connections.
+/// Accepts the operator when clients use all connections.
 const ADMIN: Port = Port { name: "admin", number: 3307 };
-const GROUP: Port = Port { name: "group", number: 4567 };
+const GALERA: Port = Port { name: "group", number: 4567 };
 const INCREMENTAL: Port = Port { name: "incremental", number: 4568 };
 const TRANSFER: Port = Port { name: "transfer", number: 4444 };
 const USER: i64 = 42434;
@@ -44,7 +44,7 @@ const SCRIPTS: [(&str, &str); 4] = [
     ("check.sh", include_str!("mariadb/check.sh")),
 ];
 
-/// A MariaDB server, or a Galera group of them.
+/// MariaDB server or Galera cluster.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "openstack.k8s.io",
@@ -56,7 +56,7 @@ const SCRIPTS: [(&str, &str); 4] = [
     shortname = "maria",
     category = "openstack",
     validation = Rule::new("(has(self.spec.replicas) ? self.spec.replicas : 1) >= (has(oldSelf.spec.replicas) ? oldSelf.spec.replicas : 1)")
-        .message("spec.replicas: a MariaDB cluster cannot be made smaller yet")
+        .message("spec.replicas: a MariaDB cluster cannot be scaled down yet")
 )]
 pub struct MariaDBSpec {
     #[serde(flatten)]
@@ -68,14 +68,14 @@ pub struct MariaDBSpec {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MariaDBTemplate {
-    /// Number of members, which is odd so that there is a majority; 1 where none is given.
+    /// Number of members. It must be odd, so that a quorum exists. Defaults to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 7), extend("x-kubernetes-validations" = [
         { "rule": "self % 2 == 1", "message": "replicas must be odd: 1, 3, 5 or 7" },
-        { "rule": "self >= oldSelf", "message": "a MariaDB cluster cannot be made smaller yet" },
+        { "rule": "self >= oldSelf", "message": "a MariaDB cluster cannot be scaled down yet" },
     ]))]
     pub replicas: Option<i32>,
-    /// How many clients may be connected at once.
+    /// Maximum number of client connections.
     #[serde(default = "connections")]
     #[schemars(range(min = 64, max = 100_000))]
     pub max_connections: u32,
@@ -95,9 +95,9 @@ impl MariaDBTemplate {
     }
 }
 
-impl Takes for MariaDBTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
-        takes::quorum(&mut self.replicas, &mut self.storage, &mut self.common.pods)
+impl Inputs for MariaDBTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
+        inputs::quorum(&mut self.replicas, &mut self.storage, &mut self.common.pods)
     }
 }
 
@@ -121,8 +121,8 @@ impl Part for Service {
     }
 
     fn cloud_rules() -> Vec<(String, String)> {
-        let mut rules = shared::keeps_members("mariadb", "database");
-        rules.push(shared::either("database", "host", "mariadb", "an existing server"));
+        let mut rules = shared::quorum_rules("mariadb", "database");
+        rules.push(shared::exclusive_rule("database", "host", "mariadb", "an existing server"));
         rules
     }
 
@@ -206,9 +206,9 @@ fn configuration(context: &Context<'_, MariaDB>) -> Result<String, Invalid> {
                 ("binlog_format", "ROW"),
                 ("character_set_server", "utf8mb3"),
                 ("collation_server", "utf8mb3_general_ci"),
-                // From 11.5 a table with a character set and no collation would get another one.
+                // From 11.5 on, a table with a character set and no collation gets another default collation.
                 ("loose_character_set_collations", ""),
-                // From 11.6 on by default, and then an error that OpenStack does not retry.
+                // ON by default from 11.6 on, which causes errors that OpenStack does not retry.
                 ("loose_innodb_snapshot_isolation", "OFF"),
                 ("max_allowed_packet", "64M"),
                 ("wait_timeout", "28800"),
@@ -258,8 +258,7 @@ fn container(context: &Context<'_, MariaDB>, name: &'static str, script: &str) -
 }
 
 fn server(context: &Context<'_, MariaDB>, secret: &str) -> Container {
-    let check =
-        |question: &str| Check::Command(shared::command(["bash", "/etc/openstack/check.sh", question]));
+    let check = |state: &str| Check::Command(shared::command(["bash", "/etc/openstack/check.sh", state]));
     let mut server = container(context, "mariadb", "start.sh");
     server.environment = vec![
         Variable::field("POD_NAME", "metadata.name"),
@@ -272,9 +271,9 @@ fn server(context: &Context<'_, MariaDB>, secret: &str) -> Container {
         Mount::LiveFiles { path: "/etc/openstack/live".to_owned() },
         Mount::Annotations { path: "/etc/podinfo".to_owned() },
     ]);
-    server.ports = vec![SQL, ADMIN, GROUP, INCREMENTAL, TRANSFER];
+    server.ports = vec![SQL, ADMIN, GALERA, INCREMENTAL, TRANSFER];
     server.probes = Probes {
-        // Receiving all data of a large cluster may take hours, and must not be cut short.
+        // A state transfer of a large database may take hours and must not be interrupted.
         startup: Some(shared::probe(check("alive"), 2, 5, 43200)),
         readiness: Some(shared::probe(check("ready"), 4, 5, 2)),
         liveness: Some(shared::probe(check("alive"), 15, 10, 12)),
@@ -299,14 +298,14 @@ fn workload(context: &Context<'_, MariaDB>, secret: &str) -> Workload {
             volumes_deleted: template.storage.deletion_policy == DeletionPolicy::Delete,
         },
         replicas: template.replicas(),
-        // A clean end of the server matters more than a quick one.
+        // A clean shutdown matters more than a fast one.
         pod: Pod { setup: vec![prepare], grace_seconds: 600, ..pod },
         after: Vec::new(),
         services: vec![
             NetworkService { suffix: None, ports: vec![SQL, ADMIN], headless: false, pod: Some(writer) },
             NetworkService {
                 suffix: Some("members".into()),
-                ports: vec![SQL, GROUP, INCREMENTAL, TRANSFER],
+                ports: vec![SQL, GALERA, INCREMENTAL, TRANSFER],
                 headless: true,
                 pod: None,
             },

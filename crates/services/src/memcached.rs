@@ -1,4 +1,4 @@
-//! Memcached: independent servers that clients know one by one.
+//! Memcached: independent servers. Clients address each of them.
 
 use kube::CustomResource;
 use openstack_operator_model::common::{Origin, PodSettings};
@@ -15,16 +15,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::cloud::{Part, Presence};
 use crate::control_plane::OpenStackControlPlaneSpec;
+use crate::inputs::{self, Input, Inputs, Role, Scale};
 use crate::program::Amounts;
 use crate::shared;
-use crate::takes::{self, Role, Scale, Take, Takes};
 
 pub const KIND: Kind = Kind::own("Memcached", "memcacheds");
 const PORT: Port = Port { name: "memcached", number: 11211 };
 const USER: i64 = 42457;
 const AMOUNTS: Amounts = Amounts { cpu: "50m", memory: "64Mi", memory_limit: "256Mi" };
 
-/// A group of Memcached servers.
+/// Memcached servers.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "openstack.k8s.io",
@@ -46,7 +46,7 @@ pub struct MemcachedSpec {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemcachedTemplate {
-    /// Number of servers, each of which holds a part of the cache; 1 where none is given.
+    /// Number of servers. Each holds a part of the cache. Defaults to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 9))]
     pub replicas: Option<i32>,
@@ -54,11 +54,11 @@ pub struct MemcachedTemplate {
     pub common: PodSettings,
 }
 
-impl Takes for MemcachedTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
-        let mut takes = vec![Take::Replicas { scale: Scale::Quorum, replicas: &mut self.replicas }];
-        takes.extend(takes::pods(&mut self.common, Role::Control));
-        takes
+impl Inputs for MemcachedTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
+        let mut inputs = vec![Input::Replicas { scale: Scale::Quorum, replicas: &mut self.replicas }];
+        inputs.extend(inputs::pods(&mut self.common, Role::Control));
+        inputs
     }
 }
 
@@ -81,7 +81,7 @@ impl Part for Service {
     }
 
     fn cloud_rules() -> Vec<(String, String)> {
-        vec![shared::either("cache", "servers", "memcached", "existing servers")]
+        vec![shared::exclusive_rule("cache", "servers", "memcached", "existing servers")]
     }
 
     fn plan(context: &Context<'_, Memcached>) -> Result<Plan, Invalid> {

@@ -1,4 +1,4 @@
-//! Neutron: networks, subnets, routers and ports, made by OVN or by agents of its own.
+//! Neutron: networks, subnets, routers and ports, with OVN or with its own agents.
 
 use std::borrow::Cow;
 
@@ -37,10 +37,10 @@ const PROJECT: Project = Project {
 };
 const API_AMOUNTS: Amounts = Amounts { cpu: "50m", memory: "512Mi", memory_limit: "2Gi" };
 const ML2: &str = "ml2_conf.ini";
-/// Services that are called, each with a section of its own.
+/// Services that Neutron calls, each with its own configuration section.
 const PEERS: [&str; 2] = ["nova", "placement"];
 
-/// What makes the networks on nodes.
+/// Backend of virtual networks.
 enum Backend<'a> {
     Ovn(Cow<'a, NetworkServer>),
     Agents(&'a OvsSettings),
@@ -65,7 +65,7 @@ impl Part for Service {
         vec![
             rule(
                 "!has(self.spec.neutron) || !has(self.spec.neutron.mechanism) || self.spec.neutron.mechanism == self.spec.networkBackend",
-                "spec.neutron.mechanism must be what spec.networkBackend is: leave it out",
+                "spec.neutron.mechanism must equal spec.networkBackend: remove it",
             ),
             rule(
                 "self.spec.networkBackend == 'ovs' || !has(self.spec.neutron) || !has(self.spec.neutron.ovs)",
@@ -109,7 +109,7 @@ impl Part for Service {
         let account = neutron.register(&template.keystone, &[registration], &PEERS, &cache)?;
         configure(&mut neutron, &backend);
         for peer in PEERS {
-            // Neutron has an option of its own for the interface, whose default is the one for clients outside.
+            // Neutron has its own option for the interface, which defaults to public.
             neutron.change(|document| account.client(document, peer).set(peer, "endpoint_type", "internal"));
         }
         add_api(&mut neutron);
@@ -120,7 +120,7 @@ impl Part for Service {
             Backend::Agents(settings) => {
                 add_worker(&mut neutron, "rpc-server", &template.rpc_server, bus.port);
                 by_agents::extend(&mut neutron, settings, compute, &bus);
-                neutron.plan.roster = by_agents::roster(context, &neutron.internal_url, &account);
+                neutron.plan.agents = by_agents::node_agents(context, &neutron.internal_url, &account);
             }
         }
         Ok(neutron.finish())
@@ -175,7 +175,7 @@ fn names(types: &[NetworkType]) -> String {
     types.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(",")
 }
 
-/// A program of Neutron with the files that it reads.
+/// Command of a Neutron program with its configuration files.
 fn command(name: &str, more: &[&str]) -> Vec<String> {
     let files = [
         "--config-file",
@@ -187,7 +187,7 @@ fn command(name: &str, more: &[&str]) -> Vec<String> {
 }
 
 fn add_tasks(neutron: &mut Program<'_, Neutron>) {
-    let manage = |words: &[&str]| command("neutron-db-manage", words);
+    let manage = |arguments: &[&str]| command("neutron-db-manage", arguments);
     neutron.task("db-sync", TaskStage::Install, manage(&["upgrade", "heads"]));
     neutron.task("db-expand", TaskStage::Expand, manage(&["upgrade", "--expand"]));
     neutron.task("db-contract", TaskStage::Contract, manage(&["upgrade", "--contract"]));
@@ -201,7 +201,7 @@ fn add_api(neutron: &mut Program<'_, Neutron>) {
         amounts: API_AMOUNTS,
         port: API,
         health: "/healthcheck",
-        // A compute node that is slow to answer must not block all other requests.
+        // A slow compute node must not block all other requests.
         uwsgi: Uwsgi { processes: 2, ..Uwsgi::new("neutron.wsgi.api:application") },
     });
     for container in &mut workload.pod.containers {
@@ -209,7 +209,7 @@ fn add_api(neutron: &mut Program<'_, Neutron>) {
     }
 }
 
-/// Adds what the API leaves to others, since it only runs while it answers requests. It is ready while it is connected to
+/// Adds a worker for background work, which the API under uWSGI cannot do. It is ready while it has a connection to
 /// this port.
 fn add_worker(neutron: &mut Program<'_, Neutron>, component: &'static str, settings: &Component, port: u16) {
     neutron.worker(Worker {

@@ -1,4 +1,4 @@
-//! Nova: VMs, from the API down to the cells that have them. Compute nodes are another object's.
+//! Nova: compute API, scheduler, conductors and cells. Compute nodes are a separate kind.
 
 use openstack_operator_model::common::{Component, NameReference};
 use openstack_operator_model::image::ImageNames;
@@ -39,14 +39,14 @@ const PROJECT: Project = Project {
     amounts: Amounts { cpu: "20m", memory: "256Mi", memory_limit: "1Gi" },
 };
 const API_AMOUNTS: Amounts = Amounts { cpu: "50m", memory: "512Mi", memory_limit: "2Gi" };
-/// Program and image that also runs what manages the databases.
+/// Program whose image also runs the tasks.
 const CONDUCTOR: &str = "nova-conductor";
 const INSTALL: &str = "install.sh";
 /// Key of the secret that Nova shares with metadata agents.
 pub(crate) const METADATA_KEY: &str = "secret";
-/// Services that are called, each with a section of its own; the first vouches for requests of users.
+/// Services that Nova calls, each with its own configuration section. The first is for service tokens.
 pub(crate) const PEERS: [&str; 5] = ["service_user", "placement", "neutron", "glance", "cinder"];
-/// Path of the page that shows a console.
+/// Path of the noVNC page.
 const CONSOLE_PAGE: &str = "vnc_lite.html";
 
 const fn image(kolla: &'static str) -> ImageNames {
@@ -85,7 +85,7 @@ impl Part for Service {
         let cells = cell::cells(context, &mut nova.plan)?;
         let metadata_secret = name::part(context.name, "metadata");
         let shared_secret = [(METADATA_KEY, Entry::Password { length: 32 })];
-        nova.plan.secrets.push(SecretPlan::of(&metadata_secret, shared_secret));
+        nova.plan.secrets.push(SecretPlan::with_entries(&metadata_secret, shared_secret));
         nova.plan.files.insert(INSTALL.to_owned(), include_str!("nova/install.sh").to_owned());
         add_tasks(&mut nova, &cells, bus.hosts);
         let cache = shared::cache_servers(context, &template.cache.servers)?;
@@ -118,12 +118,12 @@ impl Part for Service {
     }
 }
 
-/// Adds the databases that every cloud has, with one user.
+/// Adds the databases of the API, `cell0` and `cell1`, with one user.
 fn add_databases(nova: &mut Program<'_, Nova>) -> Result<(), Invalid> {
     let NovaDatabase { cell, api_database, .. } = &nova.context.object.spec.template.database;
     let claim = DatabaseClaim::new(cell, "nova", "database");
     nova.database(&claim)?;
-    // The other two have the same user, since programs reach `cell0` by a pattern, with the login of `cell1`.
+    // All three share one user, because programs reach `cell0` by a template URL with the login of `cell1`.
     let credentials = shared::database_credentials(nova.context, &claim);
     let secret_ref = Some(NameReference::new(&credentials));
     let settings = DatabaseSettings { secret_ref, ..cell.clone() };
@@ -154,7 +154,7 @@ fn console_url(context: &Context<'_, Nova>) -> String {
     }
 }
 
-/// Settings that all of Nova's programs read, those of compute nodes too.
+/// Options of all Nova programs, including nova-compute.
 pub(crate) fn common_options(document: Document, account: &Account) -> Document {
     let mut document = document
         .set("DEFAULT", "state_path", "/var/lib/nova")
@@ -171,7 +171,7 @@ pub(crate) fn common_options(document: Document, account: &Account) -> Document 
     )
 }
 
-/// Puts the credentials of other users in place of those of Nova's own.
+/// Replaces the credentials of the Nova user by those of other users.
 fn replace_users(environment: &mut Vec<Variable>, service_auth: &ServiceAuth) {
     for ServiceUser { section, secret, .. } in service_auth.users() {
         let Some(secret) = secret else { continue };
@@ -198,7 +198,7 @@ fn configure(nova: &mut Program<'_, Nova>, account: &Account, cache: &[String]) 
         nova.set("filter_scheduler", "external_scheduler_api_url", endpoint);
     }
     for user in template.service_auth.users().iter().filter(|user| user.secret.is_some()) {
-        // A user of its own logs in with a password, however Nova itself does.
+        // These users authenticate with a password, even if Nova does not.
         nova.set(user.section, "auth_type", "password");
     }
 }
@@ -228,7 +228,7 @@ fn add_api(nova: &mut Program<'_, Nova>) {
         amounts: API_AMOUNTS,
         port: API,
         health: "/",
-        // A compute node that is slow to answer must not block all other requests.
+        // A slow compute node must not block all other requests.
         uwsgi: Uwsgi { processes: 2, ..Uwsgi::new("nova.wsgi.osapi_compute:application") },
     });
     add_environment(workload, [shared::process_name("nova-api")]);
@@ -265,7 +265,7 @@ fn add_worker<'a>(
         image: image(program),
         settings,
         command: shared::command([program, "--config-file", "/etc/nova/nova.conf"]),
-        // Each is known by its name for ever: pods with new names would leave old ones behind in the list of services.
+        // Stable pod names: new names would leave stale entries in the compute service list.
         controller: Controller::StatefulSet { claims: Vec::new(), volumes_deleted: false },
         probes: shared::connected_to(bus_port, USER),
     })

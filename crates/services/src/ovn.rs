@@ -1,4 +1,4 @@
-//! OVN: virtual networks, as two databases, what translates between them, and a switch on every node.
+//! OVN: northbound and southbound database, ovn-northd, and Open vSwitch on nodes.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::plan::{
-    Check, Child, Claim, Container, Controller, Mount, NetworkService, Plan, Pod, Port, Probes, Registry,
-    Roster, Variable, Workload,
+    Check, Child, Claim, Container, Controller, Mount, NetworkService, NodeAgents, Plan, Pod, Port, Probes,
+    Registry, Variable, Workload,
 };
 use openstack_operator_model::service::{Context, Direction, Invalid, Member};
 use openstack_operator_model::status::{NetworkServer, Provides, Stage};
@@ -34,16 +34,16 @@ pub const KIND: Kind = Kind::own("OVNNetwork", "ovnnetworks");
 const USER: i64 = 42476;
 const AMOUNTS: Amounts = Amounts { cpu: "20m", memory: "64Mi", memory_limit: "512Mi" };
 
-/// One of the two databases.
+/// Northbound or southbound database.
 struct Database {
-    /// End of the names of all that belongs to it.
+    /// Suffix of the names of its objects.
     short: &'static str,
     component: &'static str,
     schema: &'static str,
     schema_file: &'static str,
     image: ImageNames,
     client: Port,
-    group: Port,
+    raft: Port,
 }
 
 const NORTHBOUND: Database = Database {
@@ -53,7 +53,7 @@ const NORTHBOUND: Database = Database {
     schema_file: "/usr/share/ovn/ovn-nb.ovsschema",
     image: ImageNames { kolla: "ovn-nb-db-server", debian: "ovn" },
     client: Port { name: "clients", number: 6641 },
-    group: Port { name: "group", number: 6643 },
+    raft: Port { name: "group", number: 6643 },
 };
 
 const SOUTHBOUND: Database = Database {
@@ -63,7 +63,7 @@ const SOUTHBOUND: Database = Database {
     schema_file: "/usr/share/ovn/ovn-sb.ovsschema",
     image: ImageNames { kolla: "ovn-sb-db-server", debian: "ovn" },
     client: Port { name: "clients", number: 6642 },
-    group: Port { name: "group", number: 6644 },
+    raft: Port { name: "group", number: 6644 },
 };
 
 pub struct Service;
@@ -109,8 +109,8 @@ impl Part for Service {
         let mut live_files = BTreeMap::new();
         let children = node::add_settings(context, &mut live_files)?;
         let network = network(context);
-        let roster = |network: &NetworkServer| {
-            roster(context.name, &network.southbound, context.inputs.chosen_nodes())
+        let node_agents = |network: &NetworkServer| {
+            node_agents(context.name, &network.southbound, context.inputs.chosen_nodes())
         };
         let mut workloads = Vec::new();
         for (database, settings) in databases(template) {
@@ -127,7 +127,7 @@ impl Part for Service {
             workloads,
             children,
             remarks: missing_connections(context),
-            roster: network.as_ref().map(roster),
+            agents: network.as_ref().map(node_agents),
             provides: Provides { network, ..Provides::default() },
             pull_secrets: origin.images.pull_secrets.clone(),
             additions: template.common.additions.clone(),
@@ -161,9 +161,9 @@ fn files() -> BTreeMap<String, String> {
     files
 }
 
-/// Where the switches of nodes register.
-pub(crate) fn roster(network: &str, southbound: &[String], nodes: Vec<String>) -> Roster {
-    Roster {
+/// Registry of the chassis.
+pub(crate) fn node_agents(network: &str, southbound: &[String], nodes: Vec<String>) -> NodeAgents {
+    NodeAgents {
         provider: Reference::new(KIND, network),
         registry: Registry::Chassis { southbound: southbound.to_vec(), database: SOUTHBOUND.schema },
         nodes,
@@ -177,49 +177,49 @@ fn chassis(context: &Context<'_, OVNNetwork>, hostname: &str, links: ChassisLink
         .map_err(|error| Invalid::new("spec", format!("has no JSON form: {error}")))?;
     Ok(Child {
         kind: chassis::KIND,
-        name: name::part(context.name, &name::word(hostname)),
+        name: name::part(context.name, &name::node_part(hostname)),
         stage: None,
         spec,
     })
 }
 
-fn databases(template: &OVNNetworkTemplate) -> [(&'static Database, &GroupSettings); 2] {
+fn databases(template: &OVNNetworkTemplate) -> [(&'static Database, &RaftSettings); 2] {
     [(&NORTHBOUND, &template.northbound), (&SOUTHBOUND, &template.southbound)]
 }
 
-/// The first pods of a database. Each has a Service of its own with the same name.
+/// The first pods of a database. Each has a Service of the same name.
 fn pods(name: &str, database: &Database, number: i32) -> Vec<String> {
     let set = name::part(name, database.short);
     (0..number).map(|ordinal| format!("{set}-{ordinal}")).collect()
 }
 
-/// How many pods a database has at the moment: more than are wanted while some are leaving.
-fn size(context: &Context<'_, OVNNetwork>, database: &Database, settings: &GroupSettings) -> i32 {
+/// Current number of pods of a database: more than desired while members are leaving.
+fn size(context: &Context<'_, OVNNetwork>, database: &Database, settings: &RaftSettings) -> i32 {
     raft::size(database.component, settings.replicas(), context.memory)
 }
 
-/// Complete names of the Services of the members that stay, for what looks names up on nodes.
+/// Fully qualified names of the Services of the remaining members, for clients on nodes.
 fn client_hosts(
     context: &Context<'_, OVNNetwork>,
     database: &Database,
-    settings: &GroupSettings,
+    settings: &RaftSettings,
 ) -> Vec<String> {
     let domain = format!("{}.svc.{}", context.namespace, context.site.cluster_domain);
     let pods = pods(context.name, database, settings.replicas());
     pods.iter().map(|pod| format!("{pod}.{domain}")).collect()
 }
 
-/// Services that Neutron is to use instead of the members.
+/// Services that Neutron uses instead of the members.
 fn connections(template: &OVNNetworkTemplate) -> impl Iterator<Item = &ConnectionService> {
     let NeutronIntegration { nb_connection, sb_connection } = &template.neutron_integration;
     nb_connection.iter().chain(sb_connection).map(|connection| &connection.service)
 }
 
-/// What others may use, once all of it has addresses.
+/// Connection details, once all Services have cluster IPs.
 fn network(context: &Context<'_, OVNNetwork>) -> Option<NetworkServer> {
     let template = &context.object.spec.template;
     let address = |name: &str, port: u16| Some(format!("tcp:{}:{port}", context.inputs.addresses.get(name)?));
-    let addresses = |database: &Database, settings: &GroupSettings, connection: &Option<Connection>| {
+    let addresses = |database: &Database, settings: &RaftSettings, connection: &Option<Connection>| {
         if let Some(Connection { service }) = connection {
             return Some(vec![address(&service.name, service.port)?]);
         }
@@ -240,7 +240,7 @@ fn network(context: &Context<'_, OVNNetwork>) -> Option<NetworkServer> {
     })
 }
 
-/// Services that are to be used and are not there yet. They may need the databases first, so nothing else waits.
+/// Remarks on missing Services. Nothing waits for them, because they may depend on the databases.
 fn missing_connections(context: &Context<'_, OVNNetwork>) -> Vec<String> {
     let missing = connections(&context.object.spec.template)
         .filter(|service| !context.inputs.addresses.contains_key(&service.name));
@@ -275,7 +275,7 @@ fn container(
 fn database_workload(
     context: &Context<'_, OVNNetwork>,
     database: &Database,
-    settings: &GroupSettings,
+    settings: &RaftSettings,
 ) -> Workload {
     let environment = || {
         vec![
@@ -285,7 +285,7 @@ fn database_workload(
             Variable::text("SCHEMA", database.schema),
             Variable::text("SCHEMA_FILE", database.schema_file),
             Variable::text("CLIENT_PORT", database.client.number.to_string()),
-            Variable::text("GROUP_PORT", database.group.number.to_string()),
+            Variable::text("GROUP_PORT", database.raft.number.to_string()),
         ]
     };
     let data = || Mount::Claim { name: "data", path: "/var/lib/ovn".to_owned() };
@@ -302,10 +302,10 @@ fn database_workload(
         shared::scratch("run", "/run/ovn"),
         shared::scratch("tmp", "/tmp"),
     ]);
-    server.ports = vec![database.client.clone(), database.group.clone()];
+    server.ports = vec![database.client.clone(), database.raft.clone()];
     let check = || Check::Command(shared::command(["bash", "/etc/openstack/check.sh"]));
     server.probes = Probes {
-        // A member that joins may have to wait for the others.
+        // A joining member may have to wait for the others.
         startup: Some(shared::probe(check(), 2, 5, 43200)),
         readiness: Some(shared::probe(check(), 15, 5, 2)),
         liveness: Some(shared::probe(Check::Connect { port: database.client.number }, 20, 10, 6)),
@@ -329,15 +329,15 @@ fn database_workload(
     }
 }
 
-/// One Service for the names of all members, and one with an address for each member.
+/// A headless Service of all members, and a Service for each member.
 fn database_services(
     context: &Context<'_, OVNNetwork>,
     database: &Database,
-    settings: &GroupSettings,
+    settings: &RaftSettings,
 ) -> Vec<NetworkService> {
     let members = NetworkService {
         suffix: Some(database.short.into()),
-        ports: vec![database.client.clone(), database.group.clone()],
+        ports: vec![database.client.clone(), database.raft.clone()],
         headless: true,
         pod: None,
     };
@@ -361,15 +361,17 @@ fn northd(context: &Context<'_, OVNNetwork>) -> Workload {
         Variable::text("SOUTHBOUND", client_hosts(context, &SOUTHBOUND, &template.southbound).join(" ")),
     ];
     container.mounts.extend([shared::scratch("run", "/run/ovn"), shared::scratch("tmp", "/tmp")]);
-    let ask = |question: &str| format!("ovn-appctl -t /run/ovn/ovn-northd.ctl {question}-connection-status");
-    let connected = format!("[ \"$({})\" = connected ] && [ \"$({})\" = connected ]", ask("nb"), ask("sb"));
+    let status =
+        |database: &str| format!("ovn-appctl -t /run/ovn/ovn-northd.ctl {database}-connection-status");
+    let connected =
+        format!("[ \"$({})\" = connected ] && [ \"$({})\" = connected ]", status("nb"), status("sb"));
     container.probes = connected_probes(&connected);
     let pod = Pod::new(USER, &template.common.scheduling, vec![container]);
     Workload::part("northd", Controller::Deployment, replicas.unwrap_or(1), pod)
 }
 
-/// Ready while connected. One that is not must not be killed for it: it goes on looking.
-fn connected_probes(question: &str) -> Probes {
-    let connected = Check::Command(shared::command(["bash", "-c", question]));
+/// Ready while connected. No liveness probe: a program without a connection keeps trying.
+fn connected_probes(script: &str) -> Probes {
+    let connected = Check::Command(shared::command(["bash", "-c", script]));
     Probes { readiness: Some(shared::probe(connected, 10, 5, 3)), ..Probes::default() }
 }

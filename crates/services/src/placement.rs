@@ -1,4 +1,4 @@
-//! Placement: which resources there are, and who uses them.
+//! Placement: inventory and allocation of resources.
 
 use kube::CustomResource;
 use openstack_operator_model::common::Origin;
@@ -28,7 +28,7 @@ const PROJECT: Project = Project {
     amounts: Amounts { cpu: "20m", memory: "192Mi", memory_limit: "512Mi" },
 };
 
-/// Inventory of resources.
+/// Placement service: inventory and allocation of compute resources.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "openstack.k8s.io",
@@ -64,7 +64,8 @@ impl Part for Service {
 
     fn plan(context: &Context<'_, Placement>) -> Result<Plan, Invalid> {
         let PlacementSpec { origin, template } = &context.object.spec;
-        let mut placement = Program::new(context, &PROJECT, Settings::of(origin, template), &API, &[])?;
+        let mut placement =
+            Program::new(context, &PROJECT, Settings::from_template(origin, template), &API, &[])?;
         let claim = DatabaseClaim::new(&template.database, "placement", "placement_database");
         placement.database(&claim)?;
         let cache = shared::cache_servers(context, &template.cache)?;

@@ -1,4 +1,4 @@
-//! A program of OpenStack: assembles the plan of a service from its configuration, secrets, processes and tasks.
+//! Builder of the plan of an OpenStack service: configuration, Secrets, APIs, workers and tasks.
 
 use openstack_operator_model::common::{Common, Component, ContainerSettings, Exposure, Origin};
 use openstack_operator_model::image::ImageNames;
@@ -14,23 +14,23 @@ use crate::shared::api::{self, Uwsgi};
 use crate::shared::{self, Account, DatabaseClaim, MessageBus, MessagingClaim, Registration};
 use crate::template::ApiTemplate;
 
-/// What the programs of a service have in common.
+/// Settings that all programs of a service share.
 pub(crate) struct Project {
-    /// Name of the service, of its user, and of its directory below `/etc`.
+    /// Name of the service, its user and its directory in `/etc`.
     pub(crate) name: &'static str,
-    /// Number of the user that its processes run as.
+    /// User ID of its processes.
     pub(crate) user: i64,
     pub(crate) configuration: &'static str,
-    /// Program that manages its data, after which the containers of its tasks are named.
+    /// Program that manages its database. It names the containers of tasks.
     pub(crate) manage: &'static str,
-    /// Image of its tasks, and of components that name no other.
+    /// Image of its tasks, and of components without their own.
     pub(crate) image: ImageNames,
-    /// Directories that its processes write to, by name.
+    /// Writable directories by volume name.
     pub(crate) scratch: &'static [(&'static str, &'static str)],
     pub(crate) amounts: Amounts,
 }
 
-/// CPU and memory that a component asks for, and the memory that it may use, where the user gives none.
+/// Default resource requests and memory limit of a component.
 #[derive(Clone, Copy)]
 pub(crate) struct Amounts {
     pub(crate) cpu: &'static str,
@@ -38,7 +38,7 @@ pub(crate) struct Amounts {
     pub(crate) memory_limit: &'static str,
 }
 
-/// Settings of an object that all its components share.
+/// Settings of an object for all its components.
 pub(crate) struct Settings<'a> {
     pub(crate) origin: &'a Origin,
     pub(crate) common: &'a Common,
@@ -48,7 +48,7 @@ pub(crate) struct Settings<'a> {
 
 impl<'a> Settings<'a> {
     /// Settings of a service with one API.
-    pub(crate) fn of(origin: &'a Origin, template: &'a ApiTemplate) -> Self {
+    pub(crate) fn from_template(origin: &'a Origin, template: &'a ApiTemplate) -> Self {
         let ApiTemplate { common, replicas, exposure, .. } = template;
         Self { origin, common, replicas: *replicas, exposure }
     }
@@ -56,18 +56,18 @@ impl<'a> Settings<'a> {
 
 /// An HTTP API that uWSGI serves.
 pub(crate) struct Api<'a> {
-    /// Name of the component; `api` is the one behind the object's own name.
+    /// Name of the component. `api` is served by the main Service of the object.
     pub(crate) component: &'static str,
     pub(crate) image: ImageNames,
     pub(crate) settings: &'a Component,
     pub(crate) amounts: Amounts,
     pub(crate) port: Port,
-    /// Path that answers as soon as the API serves.
+    /// Path of the health check.
     pub(crate) health: &'static str,
     pub(crate) uwsgi: Uwsgi,
 }
 
-/// A process that serves no clients of its own.
+/// A process without clients.
 pub(crate) struct Worker<'a> {
     pub(crate) component: &'static str,
     pub(crate) image: ImageNames,
@@ -77,7 +77,7 @@ pub(crate) struct Worker<'a> {
     pub(crate) probes: Probes,
 }
 
-/// A plan in the making.
+/// Builder of a plan.
 pub(crate) struct Program<'a, K> {
     pub(crate) context: &'a Context<'a, K>,
     project: &'static Project,
@@ -85,18 +85,18 @@ pub(crate) struct Program<'a, K> {
     pub(crate) plan: Plan,
     /// The service's configuration file.
     pub(crate) document: Document,
-    /// Environment of whatever is added from now on.
+    /// Environment of containers that are added later.
     pub(crate) environment: Vec<Variable>,
-    /// What whatever is added from now on sees besides the configuration file.
+    /// Mounts of containers that are added later, besides the configuration file.
     pub(crate) mounts: Vec<Mount>,
-    /// Address of the API inside the cluster.
+    /// Internal URL of the API.
     pub(crate) internal_url: String,
-    /// Address of the API for clients outside.
+    /// Public URL of the API.
     pub(crate) public_url: String,
 }
 
 impl<'a, K> Program<'a, K> {
-    /// Begins the plan of an object whose API has this port. `files` are those that `extraConfig` may name besides the
+    /// Starts the plan of an object whose API has this port. `files` can be set in `extraConfig` besides the
     /// configuration file and `uwsgi.ini`.
     pub(crate) fn new(
         context: &'a Context<'a, K>,
@@ -135,7 +135,7 @@ impl<'a, K> Program<'a, K> {
         self.document = change(std::mem::take(&mut self.document));
     }
 
-    /// Adds a database, whose connection is in the environment from now on.
+    /// Adds a database, and its connection to the environment.
     pub(crate) fn database(&mut self, claim: &DatabaseClaim<'_>) -> Result<(), Invalid> {
         let connection = shared::database(self.context, &mut self.plan, claim)?;
         self.environment.push(connection);
@@ -143,7 +143,7 @@ impl<'a, K> Program<'a, K> {
         Ok(())
     }
 
-    /// Adds the virtual host of the service, whose address is in the environment from now on.
+    /// Adds the virtual host of the service, and its URL to the environment.
     pub(crate) fn messaging(&mut self, settings: &MessagingSettings) -> Result<MessageBus, Invalid> {
         let claim = MessagingClaim { settings, virtual_host: self.project.name, suffix: "messaging" };
         let bus = shared::messaging(self.context, &mut self.plan, &claim)?;
@@ -152,8 +152,7 @@ impl<'a, K> Program<'a, K> {
         Ok(bus)
     }
 
-    /// Adds the service's user and its entries of the catalog. Its credentials for these sections are in the environment
-    /// from now on.
+    /// Adds the service user and its catalog entries, and its credentials for these sections to the environment.
     pub(crate) fn register(
         &mut self,
         settings: &IdentitySettings,
@@ -168,7 +167,7 @@ impl<'a, K> Program<'a, K> {
         Ok(account)
     }
 
-    /// An entry of the catalog for the API, with a path after its addresses.
+    /// A catalog entry of the API, with a path after its URLs.
     pub(crate) fn registration(
         &self,
         service_type: &'static str,
@@ -184,7 +183,7 @@ impl<'a, K> Program<'a, K> {
         }
     }
 
-    /// A container with the service's configuration and the environment as it is now.
+    /// A container with the configuration and the current environment of the service.
     pub(crate) fn container(
         &self,
         name: &'static str,
@@ -233,7 +232,7 @@ impl<'a, K> Program<'a, K> {
         self.serve(api.component, api.settings, api::serving(container, api.port, api.health))
     }
 
-    /// Adds the API of a service that has no other component, so that all settings are those of the service.
+    /// Adds the API of a service without other components. It uses the settings of the service.
     pub(crate) fn only_api(&mut self, port: Port, health: &'static str, uwsgi: Uwsgi) -> &mut Workload {
         let Project { image, amounts, .. } = self.project;
         let settings = &Component::default();
@@ -241,7 +240,7 @@ impl<'a, K> Program<'a, K> {
         self.api(Api { component: "api", image, settings, amounts, port, health, uwsgi })
     }
 
-    /// Adds a workload with an address: the object's own, or one that ends with the component's name.
+    /// Adds a workload with a Service: the main one of the object, or one with the name of the component as suffix.
     pub(crate) fn serve(
         &mut self,
         component: &'static str,
@@ -261,7 +260,7 @@ impl<'a, K> Program<'a, K> {
             suffix,
             controller: Controller::Deployment,
             replicas: self.replicas(settings),
-            // Covers the time until clients know that the pod goes, the longest request, and some reserve.
+            // Time until clients stop sending requests, plus the longest request, plus reserve.
             pod: Pod { grace_seconds: 75, ..pod },
             services: vec![service],
             after: Vec::new(),
@@ -281,12 +280,12 @@ impl<'a, K> Program<'a, K> {
         push(&mut self.plan.workloads, workload)
     }
 
-    /// Number of pods of a component: its own, that of the service, or one.
+    /// Replicas of a component, of the service, or 1.
     fn replicas(&self, settings: &Component) -> i32 {
         settings.replicas.or(self.settings.replicas).unwrap_or(1)
     }
 
-    /// Ends the plan: what the user says of the configuration file wins.
+    /// Completes the plan with the configuration file, including the overrides of the user.
     pub(crate) fn finish(mut self) -> Plan {
         let file = self.project.configuration;
         let document = self.document.merge(self.settings.common.extra_config.get(file));
@@ -295,14 +294,14 @@ impl<'a, K> Program<'a, K> {
     }
 }
 
-/// Adds an item to a list and returns it.
+/// Appends an item to a list and returns it.
 fn push<T>(list: &mut Vec<T>, item: T) -> &mut T {
     let index = list.len();
     list.push(item);
     &mut list[index]
 }
 
-/// Lets a container see a script of the plan.
+/// Mounts a script of the plan into a container.
 pub(crate) fn mount_script(container: &mut Container, file: &str) {
     container.mounts.push(shared::file(file, &shared::script_path(file)));
 }

@@ -1,4 +1,4 @@
-//! RabbitMQ: a message bus of quorum queues, whose members find each other by a list of names.
+//! RabbitMQ: a message bus with quorum queues. Members discover each other from a static list.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,26 +20,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::cloud::{Part, Presence};
 use crate::control_plane::OpenStackControlPlaneSpec;
+use crate::inputs::{self, Input, Inputs};
 use crate::program::Amounts;
 use crate::shared;
-use crate::takes::{self, Take, Takes};
 
 pub const KIND: Kind = Kind::own("RabbitMQ", "rabbitmqs");
 const AMQP: Port = Port { name: "amqp", number: 5672 };
 const MANAGEMENT: Port = Port { name: "management", number: 15672 };
 const METRICS: Port = Port { name: "metrics", number: 15692 };
-const NAMES: Port = Port { name: "epmd", number: 4369 };
+const EPMD: Port = Port { name: "epmd", number: 4369 };
 const DISTRIBUTION: Port = Port { name: "distribution", number: 25672 };
-const PORTS: [Port; 5] = [AMQP, MANAGEMENT, METRICS, NAMES, DISTRIBUTION];
+const PORTS: [Port; 5] = [AMQP, MANAGEMENT, METRICS, EPMD, DISTRIBUTION];
 const USER: i64 = 42439;
 const AMOUNTS: Amounts = Amounts { cpu: "100m", memory: "256Mi", memory_limit: "1Gi" };
 const ADMINISTRATOR: &str = "administrator";
-/// How long a member that is to stop waits for its queues to do without it.
+/// Time that a stopping member waits until its queues have a quorum without it.
 const STOP_SECONDS: i64 = 120;
-/// The rest is for an orderly end.
+/// The rest is for the shutdown.
 const GRACE_SECONDS: i64 = STOP_SECONDS + 60;
 
-/// A RabbitMQ cluster.
+/// RabbitMQ cluster.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "openstack.k8s.io",
@@ -51,7 +51,7 @@ const GRACE_SECONDS: i64 = STOP_SECONDS + 60;
     shortname = "rmq",
     category = "openstack",
     validation = Rule::new("(has(self.spec.replicas) ? self.spec.replicas : 1) >= (has(oldSelf.spec.replicas) ? oldSelf.spec.replicas : 1)")
-        .message("spec.replicas: a RabbitMQ cluster cannot be made smaller yet")
+        .message("spec.replicas: a RabbitMQ cluster cannot be scaled down yet")
 )]
 pub struct RabbitMQSpec {
     #[serde(flatten)]
@@ -63,11 +63,11 @@ pub struct RabbitMQSpec {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RabbitMQTemplate {
-    /// Number of members, which is odd so that there is a majority; 1 where none is given.
+    /// Number of members. It must be odd, so that a quorum exists. Defaults to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 7), extend("x-kubernetes-validations" = [
         { "rule": "self % 2 == 1", "message": "replicas must be odd: 1, 3, 5 or 7" },
-        { "rule": "self >= oldSelf", "message": "a RabbitMQ cluster cannot be made smaller yet" },
+        { "rule": "self >= oldSelf", "message": "a RabbitMQ cluster cannot be scaled down yet" },
     ]))]
     pub replicas: Option<i32>,
     #[serde(flatten)]
@@ -82,9 +82,9 @@ impl RabbitMQTemplate {
     }
 }
 
-impl Takes for RabbitMQTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
-        takes::quorum(&mut self.replicas, &mut self.storage, &mut self.common.pods)
+impl Inputs for RabbitMQTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
+        inputs::quorum(&mut self.replicas, &mut self.storage, &mut self.common.pods)
     }
 }
 
@@ -107,8 +107,8 @@ impl Part for Service {
     }
 
     fn cloud_rules() -> Vec<(String, String)> {
-        let mut rules = shared::keeps_members("rabbitmq", "messaging");
-        rules.push(shared::either("messaging", "hosts", "rabbitmq", "existing servers"));
+        let mut rules = shared::quorum_rules("rabbitmq", "messaging");
+        rules.push(shared::exclusive_rule("messaging", "hosts", "rabbitmq", "existing servers"));
         rules
     }
 
@@ -149,7 +149,7 @@ impl Part for Service {
     }
 }
 
-/// The cookie lets members trust each other; it must stay the same as long as the cluster lives.
+/// Members authenticate with the cookie. It must not change during the life of the cluster.
 fn credentials() -> BTreeMap<String, Entry> {
     BTreeMap::from([
         ("username".to_owned(), Entry::Text(ADMINISTRATOR.to_owned())),
@@ -177,13 +177,13 @@ fn configuration(context: &Context<'_, RabbitMQ>) -> Result<String, Invalid> {
     let limit = resources(context).limits.memory.unwrap_or_default();
     let memory = quantity::bytes(&limit, "spec.resources.limits.memory")?;
     let storage = quantity::bytes(&storage_size(context), "spec.storageSize")?;
-    // A fixed limit would block publishers for ever on a small volume.
+    // A fixed limit would block publishers forever on a small volume.
     let disk_free = (storage / 5).min(2_000_000_000);
     let mut options = BTreeMap::from([
         ("auth_mechanisms.1", "PLAIN".to_owned()),
         ("auth_mechanisms.2", "AMQPLAIN".to_owned()),
         ("cluster_formation.peer_discovery_backend", "classic_config".to_owned()),
-        // A member that gave up early would begin a cluster of its own.
+        // A member that gives up early would bootstrap a second cluster.
         ("cluster_formation.discovery_retry_limit", "600".to_owned()),
         ("cluster_formation.discovery_retry_interval", "1000".to_owned()),
         ("cluster_name", format!("{}-{}", context.namespace, context.name)),
@@ -222,7 +222,7 @@ fn environment(context: &Context<'_, RabbitMQ>, members_service: &str, secret: &
         Variable::text("RABBITMQ_MNESIA_BASE", "/var/lib/rabbitmq/mnesia"),
         Variable::text("RABBITMQ_ENABLED_PLUGINS_FILE", "/etc/openstack/enabled_plugins"),
         Variable::text("RABBITMQ_CONFIG_FILES", "/run/rabbitmq/conf.d"),
-        // Threads that wait must not spin: that costs a core for nothing.
+        // Waiting threads must not spin, which would use a core.
         Variable::text("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", "+sbwt none +sbwtdcpu none +sbwtdio none"),
     ]
 }
@@ -250,7 +250,7 @@ fn server(context: &Context<'_, RabbitMQ>, members_service: &str, secret: &str) 
         probes: Probes {
             startup: Some(shared::probe(connect(), 2, 5, 900)),
             readiness: Some(shared::probe(connect(), 10, 5, 3)),
-            // A broker that waits for others must not be killed for it.
+            // A broker that waits for other members must not be killed.
             liveness: None,
         },
         resources: resources(context),

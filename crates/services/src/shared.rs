@@ -1,4 +1,4 @@
-//! What several services say in the same way.
+//! Functions that several services share.
 
 use openstack_operator_model::common::{
     Common, ContainerSettings, Origin, PodSettings, ResourceAmounts, Resources, Scheduling,
@@ -18,10 +18,10 @@ mod identity;
 pub(crate) use claims::*;
 pub(crate) use identity::*;
 
-/// Label of nodes that run virtual machines.
+/// Label of compute nodes.
 const HYPERVISOR_LABEL: &str = "node-role.kubernetes.io/hypervisor";
 
-/// Reference of the image that a component runs: its own, that of the object, or that of the family.
+/// Image reference of a component: its own, that of the object, or that of the family.
 pub(crate) fn component_image<K>(
     context: &Context<'_, K>,
     names: ImageNames,
@@ -36,7 +36,7 @@ pub(crate) fn component_image<K>(
     context.site.images.reference(names, &origin.images, &image, origin.release)
 }
 
-/// CPU and memory of a component: its own, those of the object, or ours.
+/// Resources of a component: its own, those of the object, or the defaults.
 pub(crate) fn component_resources(
     settings: &ContainerSettings,
     pods: &PodSettings,
@@ -45,12 +45,12 @@ pub(crate) fn component_resources(
     resources(&settings.resources.or(&pods.container.resources), amounts)
 }
 
-/// Address of a Service inside the cluster.
+/// DNS name of a Service.
 pub(crate) fn service_host<K>(context: &Context<'_, K>, service: &str) -> String {
     format!("{service}.{}.svc", context.namespace)
 }
 
-/// Complete addresses of the pods of a set, for what does not search domains.
+/// Fully qualified DNS names of the pods of a StatefulSet, for clients without search domains.
 pub(crate) fn member_hosts<K>(
     context: &Context<'_, K>,
     set: &str,
@@ -63,8 +63,8 @@ pub(crate) fn member_hosts<K>(
         .collect()
 }
 
-/// What the user gives, with our amounts where nothing is given; but never a request that is more than its limit, which
-/// no pod may have.
+/// Resources of the user, completed by the defaults. A default request never exceeds a limit of the user, because
+/// Kubernetes rejects such pods.
 pub(crate) fn resources(given: &Resources, amounts: Amounts) -> Resources {
     let request = |request: &Option<String>, limit: &Option<String>, ours: &str| {
         let fitting = limit.as_deref().map_or(ours, |limit| quantity::smaller(ours, limit)).to_owned();
@@ -87,37 +87,37 @@ pub(crate) fn resources(given: &Resources, amounts: Amounts) -> Resources {
     }
 }
 
-/// Refuses settings for files that a service does not have: nobody would read them.
+/// Rejects options for files that the service does not have.
 pub(crate) fn check_extra_config(common: &Common, files: &[&str]) -> Result<(), Invalid> {
     match common.extra_config.keys().find(|file| !files.contains(&file.as_str())) {
         None => Ok(()),
         Some(unknown) => Err(Invalid::new(
             format!("spec.extraConfig.{unknown:?}"),
-            format!("names no file of this service: write {}", files.join(" or ")),
+            format!("is not a configuration file of this service: use {}", files.join(" or ")),
         )),
     }
 }
 
-pub(crate) fn command<const N: usize>(words: [&str; N]) -> Vec<String> {
-    words.map(str::to_owned).to_vec()
+pub(crate) fn command<const N: usize>(arguments: [&str; N]) -> Vec<String> {
+    arguments.map(str::to_owned).to_vec()
 }
 
-/// Starts uWSGI with the settings that a service has for it.
+/// Command that starts uWSGI of a service.
 pub(crate) fn uwsgi_command(service: &str) -> Vec<String> {
     command(["uwsgi", "--ini", &format!("/etc/{service}/uwsgi.ini")])
 }
 
-/// Asks a service's own check whether its data fits the new image. Its warnings are for people to read, and stop nobody.
+/// Command that runs the upgrade check of a service. Warnings do not fail it.
 pub(crate) fn upgrade_check(service: &str) -> Vec<String> {
     command(["bash", "-c", &format!("{service}-status upgrade check || [ $? = 1 ]")])
 }
 
-/// Where containers see a script of the plan.
+/// Path of a script of the plan in containers.
 pub(crate) fn script_path(file: &str) -> String {
     format!("/etc/openstack/{file}")
 }
 
-/// A script that is a file of the plan, run so that signals reach it and its children are waited for.
+/// Command that runs a script of the plan under dumb-init, which forwards signals and reaps children.
 pub(crate) fn script(path: &str) -> Vec<String> {
     command(["dumb-init", "--", "bash", path])
 }
@@ -126,23 +126,23 @@ pub(crate) fn probe(check: Check, period_seconds: i32, timeout_seconds: i32, fai
     Probe { check, period_seconds, timeout_seconds, failures }
 }
 
-/// Probes of a program that serves nobody directly: ready while a process of this user is connected to a port of others.
+/// Probes of a program without clients: it is ready while a process of this user has a connection to the port.
 pub(crate) fn connected_to(port: u16, user: i64) -> Probes {
     connected(&format!(
         "cat /proc/net/tcp* | awk '$4 == \"01\" && $8 == {user} && $3 ~ /:{port:04X}$/ {{ found = 1 }} END {{ exit !found }}'"
     ))
 }
 
-/// The same where others of the same user share the network: only connections of the container's own processes count.
-pub(crate) fn connected_itself_to(port: u16) -> Probes {
+/// The same for pods on the host network: only connections of processes in the container count.
+pub(crate) fn container_connected_to(port: u16) -> Probes {
     connected(&format!(
         "find /proc/[0-9]*/fd -lname 'socket:*' -printf '%l\\n' 2>/dev/null | cat - /proc/net/tcp* | awk \
 '/^socket:/ {{ own[substr($1, 9, length($1) - 9)] }} $4 == \"01\" && $10 in own && $3 ~ /:{port:04X}$/ {{ found = 1 }} END {{ exit !found }}'"
     ))
 }
 
-fn connected(question: &str) -> Probes {
-    let check = || Check::Command(command(["bash", "-c", question]));
+fn connected(script: &str) -> Probes {
+    let check = || Check::Command(command(["bash", "-c", script]));
     Probes {
         startup: Some(probe(check(), 3, 5, 200)),
         readiness: Some(probe(check(), 20, 5, 3)),
@@ -154,23 +154,23 @@ pub(crate) fn scratch(name: &'static str, path: &str) -> Mount {
     Mount::Scratch { name, path: path.to_owned() }
 }
 
-/// A path of the node that is the same inside.
+/// A host path that is mounted at the same path.
 pub(crate) fn host(name: &'static str, path: &'static str, kind: HostPath) -> Mount {
     Mount::Host { name, path, on_host: path.to_owned(), kind }
 }
 
-/// A directory of the node that is the same inside, made where it is missing.
+/// A host directory that is mounted at the same path and created if missing.
 pub(crate) fn host_directory(name: &'static str, path: &'static str) -> Mount {
     host(name, path, HostPath::Directory)
 }
 
-/// Workloads of nodes, and the same for nodes that cannot be left yet.
+/// Workloads of nodes, and their copies for nodes that are leaving.
 pub(crate) fn with_leaving(workloads: Vec<Workload>, leaving: &[String]) -> Vec<Workload> {
     let kept: Vec<Workload> = workloads.iter().filter_map(|workload| workload.leaving(leaving)).collect();
     workloads.into_iter().chain(kept).collect()
 }
 
-/// Where pods of nodes run: on nodes that a label calls hypervisors, where a user names no others.
+/// Scheduling of pods on nodes. Defaults to nodes with the label of compute nodes.
 pub(crate) fn on_hypervisors(given: &Scheduling) -> Scheduling {
     let mut scheduling = given.clone();
     if scheduling.node_selector.is_empty() {
@@ -183,21 +183,20 @@ pub(crate) fn file(file: &str, path: &str) -> Mount {
     Mount::File { file: file.to_owned(), path: path.to_owned() }
 }
 
-/// A rule of a cloud that has either something existing or a part of its own.
-pub(crate) fn either(existing: &str, field: &str, part: &str, what: &str) -> (String, String) {
+/// Rule that a cloud has either an existing service or a part.
+pub(crate) fn exclusive_rule(existing: &str, field: &str, part: &str, servers: &str) -> (String, String) {
     (
         format!(
             "!has(self.spec.{existing}) || !has(self.spec.{part}) || has(self.spec.{part}.enabled) && !self.spec.{part}.enabled"
         ),
-        format!("spec.{existing}.{field} names {what} and spec.{part} deploys one: leave out one of the two"),
+        format!("spec.{existing}.{field} names {servers} and spec.{part} deploys one: remove one of them"),
     )
 }
 
-/// Rules of a cloud that keep the members of a part from becoming fewer, and its volumes from being changed, whether
-/// its block is there or not.
-pub(crate) fn keeps_members(part: &str, instead: &str) -> Vec<(String, String)> {
+/// Rules that a part is not scaled down and its volumes do not change, even if its block is removed.
+pub(crate) fn quorum_rules(part: &str, instead: &str) -> Vec<(String, String)> {
     let block = format!("self.spec.{part}");
-    // They do not concern a part that goes, or that something existing takes the place of.
+    // They do not apply to a part that is disabled or replaced by an existing service.
     let gone =
         format!("has(self.spec.{instead}) || has({block}) && has({block}.enabled) && !{block}.enabled");
     let members = |of: &str| {
@@ -209,10 +208,10 @@ pub(crate) fn keeps_members(part: &str, instead: &str) -> Vec<(String, String)> 
     let smaller = (
         format!("{gone} || {} >= {}", members("self"), members("oldSelf")),
         format!(
-            "spec.{part}.replicas cannot become smaller yet: where it is not set it is {QUORUM} with highAvailability and 1 without"
+            "spec.{part}.replicas cannot be reduced yet: it defaults to {QUORUM} with highAvailability and to 1 without"
         ),
     );
-    // The API server knows no bound of what `string` makes of a longer text, and would take the rule for too costly.
+    // The API server has no bound for the result of `string` and would reject the rule as too costly.
     let volume = |field: &str, reason: &str| {
         let is_set = |of: &str| format!("(has({of}.spec.{part}) && has({of}.spec.{part}.{field}))");
         let value = |of: &str| format!("{of}.spec.{part}.{field}");
@@ -224,7 +223,7 @@ pub(crate) fn keeps_members(part: &str, instead: &str) -> Vec<(String, String)> 
     };
     vec![
         smaller,
-        volume("storageSize", " yet: grow the claims themselves where their class allows it"),
-        volume("storageClass", ": the volumes stay where they are"),
+        volume("storageSize", " yet: resize the PersistentVolumeClaims instead"),
+        volume("storageClass", ": existing volumes keep their storage class"),
     ]
 }

@@ -1,4 +1,4 @@
-//! The switch of a node: Open vSwitch, which OVN and Neutron's own agents both work with.
+//! Open vSwitch on nodes, for OVN and for Neutron's agents.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,14 +16,14 @@ pub use spec::*;
 
 mod spec;
 
-/// Its database listens here, on the node's own address only.
+/// Address of its database, on loopback only.
 pub(crate) const DATABASE: &str = "tcp:127.0.0.1:6640";
 const USER: i64 = 42476;
 const AMOUNTS: Amounts = Amounts { cpu: "50m", memory: "128Mi", memory_limit: "1Gi" };
 const DATABASE_SCRIPT: &str = "switch-database.sh";
 const SWITCH_SCRIPT: &str = "switch.sh";
 
-/// What the pods of all switches have in common.
+/// Common settings of the pods.
 pub(crate) struct Pods<'a> {
     /// Reference of the image with these names.
     pub(crate) image: &'a dyn Fn(ImageNames) -> String,
@@ -31,7 +31,7 @@ pub(crate) struct Pods<'a> {
     pub(crate) resources: &'a Resources,
 }
 
-/// Programs of the pods.
+/// Scripts of the pods.
 pub(crate) fn files() -> BTreeMap<FileName, String> {
     let scripts = [
         (DATABASE_SCRIPT, include_str!("switch/database.sh")),
@@ -40,15 +40,15 @@ pub(crate) fn files() -> BTreeMap<FileName, String> {
     scripts.map(|(file, text)| (file.to_owned(), text.to_owned())).into()
 }
 
-/// Live file with the settings of the switches of all nodes that have none of their own.
+/// Live file with the settings of nodes without overrides.
 pub(crate) const ALL_NODES: &str = "nodes";
 
-/// Live file with the settings of one node's switch.
+/// Live file with the settings of one node.
 pub(crate) fn node_file(node: &str) -> FileName {
     format!("node-{node}")
 }
 
-/// What a switch is to be, in the words of `switch.sh`.
+/// Settings of Open vSwitch in the format of `switch.sh`.
 pub(crate) fn settings(datapath: Datapath, links: &Links) -> String {
     let mut text = format!("datapath {}\n", datapath.name());
     let interface = links.encapsulation.interface.as_deref().unwrap_or_default();
@@ -64,10 +64,10 @@ pub(crate) fn settings(datapath: Datapath, links: &Links) -> String {
     text
 }
 
-/// Networks outside that any node leads to, each once.
+/// Physical networks of all nodes, each once.
 pub(crate) fn physical_networks<'a>(
     links: &'a Links,
-    changes: impl Iterator<Item = &'a LinksChange>,
+    changes: impl Iterator<Item = &'a LinksOverride>,
 ) -> Vec<String> {
     let changed = changes.filter_map(|change| change.bridge_mappings.as_ref()).flatten();
     let mut networks: Vec<String> = Vec::new();
@@ -79,12 +79,12 @@ pub(crate) fn physical_networks<'a>(
     networks
 }
 
-/// Where the sockets of a switch are.
+/// Directory of the sockets of Open vSwitch.
 pub(crate) fn run_directory() -> Mount {
     shared::host_directory("run-openvswitch", "/run/openvswitch")
 }
 
-/// A workload of one container on every node that has a switch.
+/// A workload with one container on each node with Open vSwitch.
 pub(crate) fn on_nodes(name: &'static str, scheduling: &Scheduling, container: Container) -> Workload {
     let pod = Pod::new(USER, scheduling, vec![container]);
     Workload::on_nodes(name, Pod { host: Host::Network, grace_seconds: 10, ..pod })
@@ -106,9 +106,9 @@ fn container(pods: &Pods<'_>, name: &'static str, image: ImageNames, script: &st
     }
 }
 
-/// Ready while it answers, and never killed: the servers of the node would be cut off.
-fn answering<const N: usize>(question: [&str; N]) -> Probes {
-    let check = || Check::Command(shared::command(question));
+/// Ready while the command succeeds. No liveness probe: a restart would disconnect the instances of the node.
+fn answering<const N: usize>(command: [&str; N]) -> Probes {
+    let check = || Check::Command(shared::command(command));
     Probes {
         startup: Some(shared::probe(check(), 2, 5, 150)),
         readiness: Some(shared::probe(check(), 15, 5, 3)),

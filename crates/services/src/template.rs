@@ -1,17 +1,17 @@
-//! Settings that several services have alike.
+//! Settings that several services share.
 
 use openstack_operator_model::common::{Common, Exposure, NameReference};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::concern::{CacheSettings, DatabaseSettings, IdentitySettings};
-use crate::takes::{self, Needed, Role, Scale, Take, Takes};
+use crate::inputs::{self, Input, Inputs, Needed, Role, Scale};
 
 /// Settings of a service with one API and one database.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApiTemplate {
-    /// Number of pods that serve the API; 1 where none is given.
+    /// Number of API pods. Defaults to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 32))]
     pub replicas: Option<i32>,
@@ -27,33 +27,33 @@ pub struct ApiTemplate {
     pub common: Common,
 }
 
-impl Takes for ApiTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
-        let mut takes = vec![
-            Take::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
-            Take::Exposure(&mut self.exposure),
-            Take::Database { field: "database", needed: Needed::Always, settings: &mut self.database },
-            Take::Cache(&mut self.cache),
-            Take::Identity(&mut self.keystone),
+impl Inputs for ApiTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
+        let mut inputs = vec![
+            Input::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
+            Input::Exposure(&mut self.exposure),
+            Input::Database { field: "database", needed: Needed::Always, settings: &mut self.database },
+            Input::Cache(&mut self.cache),
+            Input::Identity(&mut self.keystone),
         ];
-        takes.extend(takes::pods(&mut self.common.pods, Role::Control));
-        takes
+        inputs.extend(inputs::pods(&mut self.common.pods, Role::Control));
+        inputs
     }
 }
 
-/// Events for other services.
+/// Notifications for other services.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Notifications {
-    /// Whether events are sent over the message bus.
+    /// Whether the service sends notifications over the message bus.
     #[serde(default)]
     pub enabled: bool,
 }
 
-/// Another service.
+/// Reference to another service.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceReference {
-    /// Object of the service.
+    /// Object of the referenced service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_ref: Option<NameReference>,
 }

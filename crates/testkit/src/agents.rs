@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::server::{FakeServer, ServerState};
 
-/// Registries by their address; one with several members by all of them.
+/// Registries by address, or by all addresses of their members.
 pub type FakeAgents = FakeServer<AgentState>;
 
 /// Agents by node.
@@ -26,7 +26,7 @@ pub struct AgentEntry {
 }
 
 impl AgentEntry {
-    /// One that has just registered.
+    /// An agent that has just registered.
     pub fn new() -> Self {
         Self { up: true, enabled: true, holds: Vec::new() }
     }
@@ -48,8 +48,8 @@ fn address(registry: &RegistryLogin) -> (String, Login) {
             (url.clone(), identity.administrator.clone())
         }
         RegistryLogin::Chassis { southbound, .. } => {
-            let nobody = Login { username: String::new(), password: String::new() };
-            (southbound.join(","), nobody)
+            let anonymous = Login { username: String::new(), password: String::new() };
+            (southbound.join(","), anonymous)
         }
     }
 }

@@ -65,7 +65,7 @@ mod tests {
     use crate::script::Script;
 
     #[tokio::test]
-    async fn what_is_made_can_be_undone() {
+    async fn created_resources_can_be_deleted() {
         let login = |username: &str| Login { username: username.into(), password: "secret".into() };
         let server = BusServer { management_url: "http://bus".into(), administrator: login("admin") };
         let bus = FakeBus::new(Script::default());

@@ -19,7 +19,7 @@ use crate::store::{self, Key, Manager, Rejection, Store};
 
 mod settle;
 
-/// The cluster's API, and the other controllers that act on it when told to.
+/// API of the cluster, and other controllers, which act on request.
 #[derive(Debug)]
 pub struct FakeCluster {
     script: Script,
@@ -36,7 +36,7 @@ struct State {
     announcements: Vec<Announced>,
 }
 
-/// An event, and what it is about.
+/// An event and its object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announced {
     pub kind: String,
@@ -54,7 +54,7 @@ impl FakeCluster {
         Self { script, environment, state: Mutex::new(lock(&self.state).clone()) }
     }
 
-    /// An object as it is, without a call of the port.
+    /// A stored object, without a call of the port.
     pub fn object(&self, kind: Kind, namespace: &str, name: &str) -> Option<Value> {
         lock(&self.state).store.get(&Key::new(kind, namespace, name)).cloned()
     }
@@ -70,7 +70,7 @@ impl FakeCluster {
         lock(&self.state).announcements.clone()
     }
 
-    /// Runs on the stored objects, past the script, as somebody who is not the operator.
+    /// Changes stored objects as another client than the operator, without the script.
     pub(crate) fn with_store<T>(&self, act: impl FnOnce(&mut Store) -> T) -> T {
         act(&mut lock(&self.state).store)
     }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn children_are_known_by_their_owner() {
+    async fn children_are_listed_by_their_owner() {
         let (_, cluster) = cluster();
         let owner = cluster.apply("default", &manifest(SECRET, "owner", &json!({}))).await.unwrap();
         let uid = owner.metadata.uid.unwrap();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_the_object_that_was_meant_is_deleted() {
+    async fn only_an_object_with_the_same_uid_is_deleted() {
         let (_, cluster) = cluster();
         let object = cluster.apply("default", &manifest(JOB, "x", &json!({}))).await.unwrap();
         cluster.delete(JOB, "default", "x", "another").await.unwrap();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn events_are_kept_with_what_they_are_about() {
+    async fn events_are_kept_with_their_object() {
         let (script, cluster) = cluster();
         let object = cluster.apply("default", &manifest(JOB, "x", &json!({}))).await.unwrap();
         let event = Announcement { warning: false, reason: "Ready", note: "all is well".into() };

@@ -1,4 +1,4 @@
-//! A clock that moves only when told, and chance that is the same in every run.
+//! A clock that moves only on request, and deterministic random values.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use openstack_operator_engine::ports::Environment;
 
 use crate::lock;
 
-/// When every world begins, and when every object of it was created.
+/// Start time of every world, and creation time of all its objects.
 pub(crate) const START: &str = "2026-01-01T00:00:00Z";
-/// How every generated value begins; nothing else does.
+/// Prefix of generated values only.
 pub(crate) const GENERATED: &str = "Zq";
 
 #[derive(Debug)]
@@ -46,11 +46,11 @@ impl FakeEnvironment {
         lock(&self.state).generated.clone()
     }
 
-    /// A value of letters and digits that is part of no other one: each has its number in front.
+    /// A unique value of letters and digits: each starts with its number.
     fn generate(&self, length: usize, end: &str) -> String {
         let mut state = lock(&self.state);
         let number = format!("{GENERATED}{:04}", state.generated.len() + 1);
-        assert!(length >= number.len(), "{length} characters cannot tell generated values apart");
+        assert!(length >= number.len(), "{length} characters cannot distinguish generated values");
         let value = format!("{number:A<length$}{end}");
         state.generated.push(value.clone());
         value
@@ -67,7 +67,7 @@ impl Environment for FakeEnvironment {
     }
 
     fn fernet_key(&self) -> String {
-        // 43 characters and the padding are 32 bytes; the last one has no bits to spare, which `A` has not set.
+        // 43 characters and the padding are 32 bytes. The unused bits of the last character must be 0, as in `A`.
         self.generate(43, "=")
     }
 
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_moves_when_told() {
+    fn the_clock_moves_on_request() {
         let environment = FakeEnvironment::default();
         assert_eq!(environment.now().to_string(), START);
         environment.advance(Duration::from_secs(90));

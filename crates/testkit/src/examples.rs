@@ -1,10 +1,10 @@
-//! Examples of objects that the project was asked for, where their documents lie beside the repository.
+//! Example objects from requirement documents, if these exist beside the repository.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// What the operator does not do, and the reason, by kind and path.
+/// Fields that the operator does not support, with the reason.
 const EXCEPTIONS: [(&str, &str, &str); 7] = [
     ("OpenStackControlPlane", "spec.storageBackend", "each service names its own storage"),
     ("OpenStackControlPlane", "spec.tls", "TLS ends at the Gateway"),
@@ -15,12 +15,12 @@ const EXCEPTIONS: [(&str, &str, &str); 7] = [
     ("OVNChassis", "metadata.ownerReferences", "the operator owns the chassis that it writes"),
 ];
 
-/// Kinds of which there is an example.
+/// Kinds with an example.
 const KINDS: [&str; 7] =
     ["OpenStackControlPlane", "Keystone", "Glance", "Placement", "Nova", "Neutron", "OVNChassis"];
 
-/// The examples as they are written, without their status and the exceptions, in the operator's group; none where
-/// there are no documents. A second example of a kind is a fragment, and is merged over the first.
+/// The examples without status and exceptions, in the operator's API group. A second example of a kind is a fragment,
+/// which is merged over the first.
 pub fn examples() -> Vec<Value> {
     let mut found: Vec<Value> = Vec::new();
     for path in documents() {
@@ -58,7 +58,7 @@ fn documents() -> Vec<PathBuf> {
     paths
 }
 
-/// Every object in the YAML blocks of a document, of the kinds that are served.
+/// All objects of served kinds in the YAML blocks of a document.
 fn read(document: &str) -> Vec<Value> {
     let blocks = document.split("```yaml\n").skip(1).filter_map(|rest| rest.split("\n```").next());
     let objects = blocks.flat_map(|block| {
@@ -67,7 +67,7 @@ fn read(document: &str) -> Vec<Value> {
     objects.filter(is_served).collect()
 }
 
-/// Kinds of other operators may have the same names.
+/// Kinds of other operators can have the same names.
 fn is_served(object: &Value) -> bool {
     let text = |field: &str| object[field].as_str().unwrap_or_default();
     let group = text("apiVersion").split('/').next().unwrap_or_default();
@@ -98,12 +98,12 @@ fn adapted(object: Value) -> Value {
     let mut object = in_own_group(object);
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     for (_, path, reason) in EXCEPTIONS.iter().filter(|(of, ..)| *of == kind) {
-        assert!(remove(&mut object, path), "{kind} has no {path}, which is left out since {reason}");
+        assert!(remove(&mut object, path), "{kind} has no {path}, which is removed because {reason}");
     }
     object
 }
 
-/// Removes a field, and returns whether it was there.
+/// Removes a field and returns whether it existed.
 fn remove(object: &mut Value, path: &str) -> bool {
     let (parent, field) = match path.rsplit_once('.') {
         Some((parent, field)) => (object.pointer_mut(&format!("/{}", parent.replace('.', "/"))), field),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fragment_changes_only_what_it_says() {
+    fn a_fragment_changes_only_its_fields() {
         let mut base = json!({ "spec": { "a": { "b": 1, "c": [1] } } });
         merge(&mut base, &json!({ "spec": { "a": { "c": [2], "d": 3 } } }));
         assert_eq!(base, json!({ "spec": { "a": { "b": 1, "c": [2], "d": 3 } } }));

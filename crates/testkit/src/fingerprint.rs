@@ -1,4 +1,4 @@
-//! A whole world as one value in which two runs to the same end are equal.
+//! A whole world as one value, equal for two runs with the same result.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,12 +12,12 @@ use serde_json::{Map, Value, json};
 use crate::environment::GENERATED;
 use crate::store::{Key, Store, UID};
 
-/// Annotations that follow from generated values, and what stands for their values.
+/// Annotations derived from generated values, and their placeholders.
 const DERIVED: [(&str, &str); 3] =
     [(SECRETS_ANNOTATION, "secrets"), (TASK_ANNOTATION, "task"), (APPLIED_ANNOTATION, "applied")];
 
-/// Objects by kind and name, and other servers by port. Values of Secrets are decoded. What differs between runs is
-/// replaced by a placeholder that is numbered by its first appearance, so that what was equal stays equal.
+/// Objects by kind and name, and other servers by port. Values of Secrets are decoded. Values that differ between
+/// runs are replaced by numbered placeholders; equal values get equal placeholders.
 pub(crate) fn fingerprint(store: &Store, generated: &[String], servers: &[(&str, Value)]) -> Value {
     let mut mask = Mask::new(store, generated);
     let objects: BTreeMap<String, Value> = store
@@ -45,7 +45,7 @@ fn title(key: &Key) -> String {
     format!("{} {}/{}", key.kind.kind, key.namespace, key.name)
 }
 
-/// Shows the values of a Secret that are texts.
+/// Decodes the text values of a Secret.
 fn decode(body: &mut Value) {
     for value in body.get_mut("data").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
         let bytes = value.as_str().and_then(|text| BASE64_STANDARD.decode(text).ok());
@@ -58,9 +58,9 @@ fn decode(body: &mut Value) {
 struct Mask<'a> {
     generated: &'a [String],
     uids: HashMap<&'a str, String>,
-    /// What a derived value is derived from.
+    /// Derived values by annotation.
     derived: HashMap<String, &'static str>,
-    /// Placeholders that were given, by the value they stand for.
+    /// Placeholders by value.
     given: HashMap<String, String>,
     counts: HashMap<&'static str, usize>,
 }
@@ -81,7 +81,7 @@ impl<'a> Mask<'a> {
         }
     }
 
-    /// Finds derived values, wherever they are annotated.
+    /// Collects derived values from annotations.
     fn learn(&mut self, value: &Value) {
         match value {
             Value::Object(fields) => {
@@ -102,7 +102,7 @@ impl<'a> Mask<'a> {
 
     fn value(&mut self, value: Value) -> Value {
         match value {
-            // Sorted, since the numbers of placeholders depend on the order.
+            // Sorted, because the numbers of placeholders depend on the order.
             Value::Object(fields) => {
                 let sorted: BTreeMap<String, Value> = fields.into_iter().collect();
                 sorted.into_iter().map(|(field, value)| (self.text(&field), self.value(value))).collect()
@@ -125,7 +125,7 @@ impl<'a> Mask<'a> {
             text.replace_range(start..end, name);
         }
         if text.contains(GENERATED) {
-            // Padding is escaped in addresses.
+            // Padding is escaped in URLs.
             for value in self.generated.iter().map(|value| value.trim_end_matches('=')) {
                 if text.contains(value) {
                     let placeholder = self.placeholder("generated", value);
@@ -136,18 +136,18 @@ impl<'a> Mask<'a> {
         text
     }
 
-    fn placeholder(&mut self, what: &'static str, value: &str) -> String {
+    fn placeholder(&mut self, category: &'static str, value: &str) -> String {
         let counts = &mut self.counts;
         let given = self.given.entry(value.to_owned()).or_insert_with(|| {
-            let count = counts.entry(what).or_default();
+            let count = counts.entry(category).or_default();
             *count += 1;
-            format!("<{what} {count}>")
+            format!("<{category} {count}>")
         });
         given.clone()
     }
 }
 
-/// Replaces every time of the form `2026-01-01T00:00:00Z`, also within a text.
+/// Replaces all times of the form `2026-01-01T00:00:00Z`, also inside texts.
 fn without_times(text: &str) -> String {
     const DATE: usize = "2026-01-01".len();
     let mut rest = text;

@@ -14,7 +14,7 @@ use crate::server::{FakeServer, ServerState, Trouble, protect};
 /// Identity services by their address.
 pub type FakeIdentity = FakeServer<IdentityState>;
 
-/// The default domain. It begins with what bootstrapping makes.
+/// The default domain. It starts with the bootstrapped entries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct IdentityState {
     pub projects: BTreeSet<String>,
@@ -96,7 +96,7 @@ impl Identity for FakeIdentity {
         let users = entries.users.iter().map(|account| account.login.username.as_str());
         let name = services.chain(users).collect::<Vec<_>>().join(",");
         self.call("ensure", &name, (&server.url, &server.administrator), |state| {
-            // The administrator may be given roles, but no other password.
+            // The administrator can get roles, but no new password.
             let changed =
                 |account: &&IdentityAccount| account.login.password != server.administrator.password;
             for account in entries.users.iter().filter(changed) {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn damage_is_repaired_and_nothing_else_written() {
+    async fn only_changed_entries_are_repaired() {
         let script = Script::default();
         let identity = FakeIdentity::new(script.clone());
         assert!(identity.ensure(&server(), &entries()).await.unwrap());
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_user_needs_a_project_and_roles_that_exist() {
+    async fn a_user_requires_an_existing_project_and_existing_roles() {
         let identity = FakeIdentity::new(Script::default());
         let incomplete = IdentityEntries { projects: Vec::new(), ..entries() };
         let failure = identity.ensure(&server(), &incomplete).await;

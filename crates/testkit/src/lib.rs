@@ -1,13 +1,13 @@
-//! Fakes of everything outside the process, with scripted faults, and text forms to compare.
+//! Fakes of all ports with scripted faults, and text forms to compare.
 
 #![expect(
     clippy::expect_used,
     clippy::missing_panics_doc,
     clippy::must_use_candidate,
     clippy::panic,
-    reason = "only tests use this crate, and a test that cannot go on stops where it stands"
+    reason = "only tests use this crate, and a test that cannot continue panics"
 )]
-#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test stops where it fails"))]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failing test panics"))]
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -40,7 +40,7 @@ mod wide;
 mod world;
 mod yaml;
 
-/// A test that panicked while it held a lock has failed already; the others need not fail with it.
+/// A test that panicked while it held a lock must not fail the others.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

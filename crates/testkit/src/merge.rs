@@ -1,9 +1,9 @@
-//! How an object follows from what several writers want of it, as in server-side apply and in merge patches.
+//! Server-side apply and merge patches of objects.
 
 use serde_json::{Map, Value};
 
-/// Maps that Kubernetes declares to be of one piece.
-const WHOLE_MAPS: [&str; 2] = ["selector", "nodeSelector"];
+/// Maps that Kubernetes declares atomic.
+const ATOMIC_MAPS: [&str; 2] = ["selector", "nodeSelector"];
 
 /// Sets every field of the intent. Most maps are merged; everything else is replaced as a whole.
 pub(crate) fn set(live: &mut Value, intent: &Value) {
@@ -11,7 +11,7 @@ pub(crate) fn set(live: &mut Value, intent: &Value) {
         (Value::Object(live), Value::Object(intent)) => {
             for (field, value) in intent {
                 let field_live = live.entry(field).or_insert(Value::Null);
-                if WHOLE_MAPS.contains(&field.as_str()) {
+                if ATOMIC_MAPS.contains(&field.as_str()) {
                     field_live.clone_from(value);
                 } else {
                     set(field_live, value);
@@ -22,7 +22,7 @@ pub(crate) fn set(live: &mut Value, intent: &Value) {
     }
 }
 
-/// Removes what a writer wanted before and nobody wants now. `kept` are the intents that hold now.
+/// Removes fields of a former intent that no current intent has. `kept` are the current intents.
 pub(crate) fn remove(live: &mut Map<String, Value>, former: &Map<String, Value>, kept: &[&Value]) {
     for (field, former) in former {
         let kept: Vec<&Value> = kept.iter().filter_map(|intent| intent.get(field)).collect();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_wanted_before_and_by_nobody_now_is_removed() {
+    fn only_fields_that_no_writer_wants_any_more_are_removed() {
         let live = json!({ "a": { "mine": 1, "shared": 2, "theirs": 3 }, "gone": { "deep": 1 } });
         let former = json!({ "a": { "mine": 1, "shared": 2 }, "gone": { "deep": 1 } });
         let (wanted, others) = (json!({}), json!({ "a": { "shared": 2, "theirs": 3 } }));

@@ -1,4 +1,4 @@
-//! What goes wrong and when, and a record of every call, shared by all fakes.
+//! Scripted faults and a log of all calls, shared by all fakes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,7 +23,7 @@ impl fmt::Display for Call {
     }
 }
 
-/// Faults to come and calls that were. Numbers count from the moment a fault is set: 1 is the next one.
+/// Pending faults and past calls. Numbers count from the time a fault is set: 1 is the next call.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     state: Arc<Mutex<State>>,
@@ -49,13 +49,13 @@ impl Script {
         state.failing_calls.insert(call);
     }
 
-    /// The n-th write is done and is the last: every later call fails until [`Script::revive`].
+    /// The n-th write succeeds; every later call fails until [`Script::revive`].
     pub fn crash_after_write(&self, number: usize) {
         let mut state = lock(&self.state);
         state.last_write = Some(state.writes + counted(number));
     }
 
-    /// The n-th write is not done, since something else changed the object in between.
+    /// The n-th write fails with a conflict.
     pub fn conflict_on_write(&self, number: usize) {
         let mut state = lock(&self.state);
         let write = state.writes + counted(number);
@@ -67,20 +67,20 @@ impl Script {
         lock(&self.state).crashed
     }
 
-    /// A new process begins. A crash that has not come yet does not come any more.
+    /// Starts a new process and cancels a pending crash.
     pub fn revive(&self) {
         let mut state = lock(&self.state);
         state.crashed = false;
         state.last_write = None;
     }
 
-    /// Every call since the last [`Script::clear_log`], also those that failed, but none of a killed process.
+    /// All calls since the last [`Script::clear_log`], including failed ones, without those of a killed process.
     pub fn log(&self) -> Vec<Call> {
         lock(&self.state).log.clone()
     }
 
-    /// The calls that wrote. Every attempt to write to the cluster is among them, also one that changes nothing,
-    /// since none is sent at rest; other servers are asked to look first, so only what changed them is.
+    /// All writes. For the cluster that includes writes without a change, because none may be sent at rest; for other
+    /// servers only changes.
     pub fn writes(&self) -> Vec<Call> {
         lock(&self.state).written.clone()
     }
@@ -114,18 +114,18 @@ impl Script {
 }
 
 fn counted(number: usize) -> usize {
-    assert!(number > 0, "calls and writes are counted from 1: a fault at 0 never comes");
+    assert!(number > 0, "calls and writes are counted from 1: a fault at 0 never occurs");
     number
 }
 
-/// A call that was let through.
+/// A call that was not scripted to fail.
 pub(crate) struct Attempt<'a> {
     script: &'a Script,
     call: Call,
 }
 
 impl Attempt<'_> {
-    /// Must come right before the change itself, since a crash lets exactly this one through.
+    /// Call it right before the change, because a scripted crash lets exactly this write succeed.
     pub(crate) fn write(&self) -> PortResult<()> {
         let mut state = lock(&self.script.state);
         state.writes += 1;
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_crash_nothing_works_until_a_new_process_begins() {
+    fn after_a_crash_all_calls_fail_until_a_new_process_starts() {
         let script = Script::default();
         script.crash_after_write(2);
         write(&script).unwrap();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_hits_the_write_it_was_meant_for() {
+    fn a_conflict_affects_the_scripted_write() {
         let script = Script::default();
         script.conflict_on_write(2);
         write(&script).unwrap();

@@ -1,4 +1,4 @@
-//! What all servers outside of the cluster have in common: state by address, and being down.
+//! Common parts of the fake servers: state by address, and outages.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -9,20 +9,20 @@ use serde::Serialize;
 use crate::lock;
 use crate::script::Script;
 
-/// What one server holds.
+/// State of a server.
 pub trait ServerState: Clone + Default + PartialEq + Serialize {
     /// Name of the port in the log.
     const PORT: &'static str;
 }
 
-/// Why a server that answers does not do what is asked.
+/// Error of a server that is up.
 pub(crate) enum Trouble {
     Refused(String),
-    /// It may be there later.
+    /// It may exist later.
     Missing(String),
 }
 
-/// The operator's own account is not changed or removed as if it were another's.
+/// Rejects changes of the operator's own account.
 pub(crate) fn protect(administrator: &Login, user: &str) -> Result<(), Trouble> {
     if administrator.username == user {
         return Err(Trouble::Refused(format!("{user} is the server's administrator")));
@@ -30,7 +30,7 @@ pub(crate) fn protect(administrator: &Login, user: &str) -> Result<(), Trouble> 
     Ok(())
 }
 
-/// All servers of one port. A server exists as soon as it is spoken to.
+/// All servers of one port. A server is created by its first call.
 #[derive(Debug)]
 pub struct FakeServer<S> {
     script: Script,
@@ -54,22 +54,22 @@ impl<S: ServerState> FakeServer<S> {
         Self { script, servers: Mutex::new(lock(&self.servers).clone()) }
     }
 
-    /// Whether every call fails as if nothing answered.
+    /// Whether every call fails as during an outage.
     pub fn set_down(&self, down: bool) {
         lock(&self.servers).down = down;
     }
 
-    /// What the server at an address holds.
+    /// State of the server at an address.
     pub fn state(&self, address: &str) -> S {
         lock(&self.servers).states.get(address).cloned().unwrap_or_default()
     }
 
-    /// Changes what the server at an address holds, past the operator.
+    /// Changes the state of a server without the operator.
     pub fn edit(&self, address: &str, change: impl FnOnce(&mut S)) {
         change(lock(&self.servers).states.entry(address.to_owned()).or_default());
     }
 
-    /// Who spoke to the server last.
+    /// Login of the last call.
     pub fn administrator(&self, address: &str) -> Option<Login> {
         lock(&self.servers).administrators.get(address).cloned()
     }
@@ -79,7 +79,7 @@ impl<S: ServerState> FakeServer<S> {
         lock(&self.servers).states.clone()
     }
 
-    /// One call of the port: it looks, and writes where the change changes something. Returns whether it wrote.
+    /// One call of the port. It writes only if the state changes, and returns whether it did.
     pub(crate) fn call(
         &self,
         verb: &'static str,
@@ -97,7 +97,7 @@ impl<S: ServerState> FakeServer<S> {
         let mut next = state.clone();
         change(&mut next).map_err(|trouble| match trouble {
             Trouble::Refused(reason) => attempt.refused(reason),
-            Trouble::Missing(what) => attempt.unavailable(&format!("there is no {what} yet")),
+            Trouble::Missing(name) => attempt.unavailable(&format!("{name} does not exist yet")),
         })?;
         if next == *state {
             return Ok(false);

@@ -38,7 +38,7 @@ impl Sql for FakeSql {
     }
 
     async fn drop_database(&self, server: &SqlServer, database: &str) -> PortResult<()> {
-        // MariaDB keeps the rights on a database that is gone.
+        // MariaDB keeps the grants of a dropped database.
         self.call("drop_database", database, (&server.host, &server.administrator), |state| {
             state.databases.remove(database);
             Ok(())
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_what_differs_is_written() {
+    async fn only_differences_are_written() {
         let script = Script::default();
         let sql = FakeSql::new(script.clone());
         assert!(sql.ensure(&server(), &grant()).await.unwrap());
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_user_goes_with_its_rights_and_a_missing_one_is_no_write() {
+    async fn a_user_is_dropped_with_its_grants_and_a_missing_user_is_no_write() {
         let script = Script::default();
         let sql = FakeSql::new(script.clone());
         sql.ensure(&server(), &grant()).await.unwrap();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_administrator_is_nobodys_user() {
+    async fn the_administrator_cannot_be_a_service_user() {
         let sql = FakeSql::new(Script::default());
         let wrong = SqlGrant { user: login("root"), ..grant() };
         assert!(matches!(sql.ensure(&server(), &wrong).await, Err(PortError::Rejected { .. })));

@@ -1,4 +1,4 @@
-//! Objects as an API server keeps them: versions, generations, finalizers, owners, and fields that cannot change.
+//! Object store of an API server: versions, generations, finalizers, owners and immutable fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::merge;
 
 mod admission;
 
-/// What every uid begins with; nothing else does.
+/// Prefix of UIDs only.
 pub(crate) const UID: &str = "00000000-0000-4000-8000-";
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ impl Key {
     }
 }
 
-/// Who applies. Fields of the one outlive the other's.
+/// Field manager. Each keeps its own fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Manager {
     Operator,
@@ -36,7 +36,7 @@ pub(crate) enum Manager {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Rejection {
-    /// The object is another than was thought, or has gone.
+    /// The object has changed or is deleted.
     Conflict,
     Refused(String),
 }
@@ -46,14 +46,14 @@ pub(crate) struct Store {
     objects: BTreeMap<Key, Stored>,
     /// Counts every change of any object.
     revision: u64,
-    /// Every uid there ever was.
+    /// All UIDs, including those of deleted objects.
     uids: BTreeMap<String, Key>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Stored {
     body: Value,
-    /// What each manager applied last.
+    /// Last applied intent of each manager.
     intents: BTreeMap<Manager, Value>,
 }
 
@@ -70,8 +70,7 @@ impl Store {
         &self.uids
     }
 
-    /// Server-side apply with force. Answers with the object as it is then, or as it last was where its last
-    /// finalizer went with this.
+    /// Server-side apply with force. Returns the new object, or its last state if this removed the last finalizer.
     pub(crate) fn apply(
         &mut self,
         key: &Key,
@@ -99,7 +98,7 @@ impl Store {
         Ok(self.save(key, stored, now))
     }
 
-    /// Deletes what has no finalizers, and marks what has.
+    /// Deletes an object, or marks it if it has finalizers.
     pub(crate) fn delete(&mut self, key: &Key, now: Timestamp) {
         let Some(stored) = self.objects.get(key) else { return };
         if finalizers(&stored.body) == 0 {
@@ -108,7 +107,7 @@ impl Store {
             let mut marked = stored.clone();
             let second = Timestamp::from_second(now.as_second()).expect("the second of a time is a time");
             marked.body["metadata"]["deletionTimestamp"] = json!(second.to_string());
-            // The API server counts the decision to delete as a change of what is wanted.
+            // The API server increments the generation on deletion.
             count_generation(key.kind, &mut marked.body);
             self.save(key, marked, now);
         }
@@ -131,7 +130,7 @@ impl Store {
         Ok(())
     }
 
-    /// Changes an object in any way, as with `kubectl edit`.
+    /// Changes an object like `kubectl edit`.
     pub(crate) fn edit(
         &mut self,
         key: &Key,
@@ -144,7 +143,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns whether the status became another.
+    /// Returns whether the status changed.
     pub(crate) fn set_status(&mut self, key: &Key, status: Value, now: Timestamp) -> Result<bool, Rejection> {
         let mut stored = self.objects.get(key).ok_or(Rejection::Conflict)?.clone();
         stored.body["status"] = merge::without_nulls(status);
@@ -153,8 +152,7 @@ impl Store {
         Ok(self.revision != before)
     }
 
-    /// Deletes what has owners of which none is left, and what that leaves without owners. Returns whether there
-    /// was any.
+    /// Deletes objects whose owners are all deleted, recursively. Returns whether it deleted any.
     pub(crate) fn collect_garbage(&mut self, now: Timestamp) -> bool {
         let before = self.revision;
         let known: BTreeSet<&str> = self.objects().filter_map(|(_, body)| uid(body)).collect();
@@ -177,7 +175,7 @@ impl Store {
         json!({ "metadata": { "uid": uid, "creationTimestamp": START } })
     }
 
-    /// Stores a form of an object and returns it as stored. The form that it has already is no change.
+    /// Stores an object and returns it. An equal object is no change.
     fn save(&mut self, key: &Key, mut stored: Stored, now: Timestamp) -> Value {
         let live = self.get(key);
         if live != Some(&stored.body) {
@@ -203,7 +201,7 @@ impl Store {
     }
 }
 
-/// Counts a change of what is wanted; a `ConfigMap` and a `Secret` do not tell that from any other.
+/// Increments the generation. `ConfigMap` and `Secret` have none.
 fn count_generation(kind: Kind, body: &mut Value) {
     if kind != CONFIG_MAP && kind != SECRET {
         let generation = body.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
@@ -211,7 +209,7 @@ fn count_generation(kind: Kind, body: &mut Value) {
     }
 }
 
-/// All that a generation counts the changes of.
+/// Fields whose changes increment the generation.
 fn wanted(body: &Value) -> Map<String, Value> {
     let fields = body.as_object().into_iter().flatten();
     fields

@@ -1,13 +1,15 @@
-//! The definition of a cloud with as many services as OpenStack has, to see that it stays within the bounds of an API
-//! server.
+//! Definition of a cloud with all planned services, to test the limits of the API server.
 
 use serde_json::Value;
 
-/// Blocks that are copied in turn: the largest ones.
+/// Blocks to copy in turn: the largest ones.
 const COPIED: [&str; 4] = ["neutron", "glance", "nova", "keystone"];
 
-/// A definition with further blocks, and the rules that go with each: those of topologies, of requirements and of
-/// components. The names of the blocks are `service11` and so on, up to the number of services.
+/// Part of the message of a rule that names all services which require a part.
+const REQUIRED_BY: &str = " is disabled, but required by ";
+
+/// A definition with additional blocks `service11` and so on, and their rules for topologies, requirements and
+/// components.
 pub fn with_services(definition: &Value, present: usize, services: usize) -> Value {
     let mut wide = definition.clone();
     let schema =
@@ -20,7 +22,7 @@ pub fn with_services(definition: &Value, present: usize, services: usize) -> Val
         let copies: Vec<Value> = rules.iter().filter_map(|rule| topology_rule(rule, copied, &name)).collect();
         assert!(!copies.is_empty(), "{copied} has no topology");
         rules.extend(copies);
-        for rule in rules.iter_mut().filter(|rule| rule.to_string().contains(" is not enabled, and ")) {
+        for rule in rules.iter_mut().filter(|rule| rule.to_string().contains(REQUIRED_BY)) {
             extend(rule, copied, &name);
         }
         let components = &mut schema["properties"]["spec"]["properties"]["components"]["items"];
@@ -42,12 +44,12 @@ fn topology_rule(rule: &Value, copied: &str, name: &str) -> Option<Value> {
 fn extend(rule: &mut Value, copied: &str, name: &str) {
     let text = |field: &str| rule[field].as_str().unwrap_or_default().to_owned();
     let (mut condition, mut message) = (text("rule"), text("message"));
-    if message.contains(" is not enabled, and ") && message.contains(copied) {
+    if message.contains(REQUIRED_BY) && message.contains(copied) {
         let block = format!("self.spec.{name}");
         condition = format!("{condition} && !(has({block}) && has({block}.enabled) && {block}.enabled)");
-        message = message.replace(" cannot be without it", &format!(", {name} cannot be without it"));
+        message = message.replacen(REQUIRED_BY, &format!("{REQUIRED_BY}{name}, "), 1);
     } else {
-        // Components: the service itself, and those of the service that it copies.
+        // Components of the copied service.
         condition = condition.replacen(&format!("'{copied}'"), &format!("'{copied}','{name}'"), 1);
         let own = format!("self.service == '{copied}'");
         let copy = condition.split(" || ").find(|way| way.starts_with(&own));
@@ -65,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_has_its_block_and_its_part_in_every_rule() {
+    fn an_added_service_has_a_block_and_is_in_all_rules() {
         let rules: Vec<Value> = COPIED
             .iter()
             .map(|block| {
@@ -73,7 +75,7 @@ mod tests {
                         "rule": format!("self.spec.topologies.exists(t, t.name == self.spec.{block}.topology)") })
             })
             .chain([
-                json!({ "message": "spec.mariadb is not enabled, and neutron cannot be without it", "rule": "a || !b" }),
+                json!({ "message": "spec.mariadb is disabled, but required by neutron", "rule": "a || !b" }),
             ])
             .collect();
         let components = json!({ "items": { "x-kubernetes-validations": [{ "message": "no such component", "rule":

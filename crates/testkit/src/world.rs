@@ -1,4 +1,4 @@
-//! All fakes together, and what people do to them.
+//! All fakes, and actions of users on them.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::sql::FakeSql;
 use crate::store::{Key, Manager};
 use crate::yaml;
 
-/// Everything outside the process.
+/// All systems outside of the process.
 #[derive(Clone, Debug)]
 pub struct World {
     pub script: Script,
@@ -31,7 +31,7 @@ pub struct World {
 }
 
 impl World {
-    /// An empty world that knows these kinds of the operator besides Kubernetes' own.
+    /// An empty world with these kinds of the operator and those of Kubernetes.
     pub fn new(own_kinds: &[Kind]) -> Self {
         let script = Script::default();
         let environment: Arc<FakeEnvironment> = Arc::default();
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// An equal world that goes its own way. Nothing was called in it yet, and no fault is to come.
+    /// An independent copy of the world, without past calls and pending faults.
     #[must_use]
     pub fn fork(&self) -> Self {
         let script = Script::default();
@@ -75,8 +75,8 @@ impl World {
         }
     }
 
-    /// Creates or changes an object as a user does with `kubectl apply`; its status is not theirs to write. Without
-    /// a namespace it is in `default`. Returns it as stored.
+    /// Creates or changes an object like `kubectl apply`, without its status. The default namespace is `default`.
+    /// Returns the stored object.
     pub fn apply_object(&self, object: &Value) -> Value {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("/apiVersion"), text("/kind"));
@@ -84,7 +84,7 @@ impl World {
             .kinds
             .iter()
             .find(|known| known.kind == kind && known.api_version() == api_version)
-            .unwrap_or_else(|| panic!("{api_version} {kind} is not known here: give it to World::new"));
+            .unwrap_or_else(|| panic!("{api_version} {kind} is unknown: pass it to World::new"));
         let namespace = match text("/metadata/namespace") {
             "" if *kind == NODE => "",
             "" => "default",
@@ -97,7 +97,7 @@ impl World {
         applied.unwrap_or_else(|rejection| panic!("{} {}: {rejection:?}", kind.kind, key.name))
     }
 
-    /// The same of a YAML document.
+    /// The same for a YAML document.
     pub fn apply_yaml(&self, document: &str) -> Value {
         self.apply_object(&yaml::parse(document))
     }
@@ -106,17 +106,17 @@ impl World {
         self.cluster.object(kind, namespace, name)
     }
 
-    /// Deletes an object as a user does; one with finalizers stays until they are gone.
+    /// Deletes an object like a user. An object with finalizers stays until they are removed.
     pub fn delete_object(&self, kind: Kind, namespace: &str, name: &str) {
         let now = self.environment.now();
         let key = Key::new(kind, namespace, name);
         self.cluster.with_store(|store| {
-            assert!(store.get(&key).is_some(), "there is no {} {namespace}/{name} to delete", kind.kind);
+            assert!(store.get(&key).is_some(), "{} {namespace}/{name} does not exist", kind.kind);
             store.delete(&key, now);
         });
     }
 
-    /// Changes an object in any way, as a user does with `kubectl edit`.
+    /// Changes an object like `kubectl edit`.
     pub fn edit_object(&self, kind: Kind, namespace: &str, name: &str, change: impl FnOnce(&mut Value)) {
         let now = self.environment.now();
         let key = Key::new(kind, namespace, name);
@@ -124,7 +124,7 @@ impl World {
         edited.unwrap_or_else(|rejection| panic!("{} {namespace}/{name}: {rejection:?}", kind.kind));
     }
 
-    /// Gives an object a status, as its own controller does.
+    /// Sets the status of an object like its controller.
     pub fn set_status(&self, kind: Kind, namespace: &str, name: &str, status: Value) {
         let now = self.environment.now();
         let key = Key::new(kind, namespace, name);
@@ -132,8 +132,8 @@ impl World {
         changed.unwrap_or_else(|rejection| panic!("{} {name}: {rejection:?}", kind.kind));
     }
 
-    /// The whole state in a form that is equal for two runs to the same end: no versions, and placeholders for uids,
-    /// times, generated values and what is derived from them. Events are no part of it.
+    /// The whole state, equal for two runs with the same result: without versions and events, with placeholders for
+    /// UIDs, times, and generated and derived values.
     pub fn fingerprint(&self) -> Value {
         let servers = [
             ("sql", json!(self.sql.states())),
@@ -166,7 +166,7 @@ spec: { region: one, replicas: 2 }
 ";
 
     #[test]
-    fn a_user_changes_what_was_written_and_nothing_else() {
+    fn a_user_changes_only_the_applied_fields() {
         let world = World::new(&[CLOUD]);
         let first = world.apply_yaml(DOCUMENT);
         assert_eq!(first["metadata"]["generation"], 1);
@@ -183,12 +183,12 @@ spec: { region: one, replicas: 2 }
         assert_eq!(world.object(CLOUD, "default", "cloud"), None);
     }
 
-    /// A world in which an operator has made a Secret, a Job and a database user.
+    /// A world in which the operator created a Secret, a Job and a database user.
     async fn run(tries: usize) -> World {
         let world = World::new(&[CLOUD]);
         let ports = world.ports();
         for _ in 1..tries {
-            // A password that was generated and then lost, and an object that was made twice.
+            // A lost password and a recreated object.
             ports.environment.password(20);
             world.apply_yaml("{ apiVersion: v1, kind: ConfigMap, metadata: { name: other } }");
             world.delete_object(CONFIG_MAP, "default", "other");
@@ -219,7 +219,7 @@ spec: { region: one, replicas: 2 }
     }
 
     #[tokio::test]
-    async fn two_ways_to_the_same_end_have_one_fingerprint() {
+    async fn runs_with_the_same_result_have_the_same_fingerprint() {
         let (straight, detour) = (run(1).await, run(3).await);
         let raw = |world: &World| world.object(SECRET, "default", "x").unwrap();
         assert_ne!(raw(&straight), raw(&detour));
@@ -237,7 +237,7 @@ spec: { region: one, replicas: 2 }
     }
 
     #[tokio::test]
-    async fn a_fork_begins_equal_and_goes_its_own_way() {
+    async fn a_fork_starts_equal_and_is_independent() {
         let world = run(1).await;
         let fork = world.fork();
         assert_eq!(fork.fingerprint(), world.fingerprint());
@@ -248,12 +248,12 @@ spec: { region: one, replicas: 2 }
         assert!(world.object(SECRET, "default", "x").is_some());
         assert_eq!(world.sql.state("db").users.len(), 1);
         assert_ne!(fork.environment.now(), world.environment.now());
-        // What both generate from now on may be equal, but neither is known to the other.
+        // Both may generate equal values later, but independently.
         assert_eq!(fork.environment.password(20), world.environment.password(20));
     }
 
     #[tokio::test]
-    async fn another_end_has_another_fingerprint() {
+    async fn a_different_result_has_a_different_fingerprint() {
         let world = run(1).await;
         let before = world.fingerprint();
         world.sql.edit("db", |state| {

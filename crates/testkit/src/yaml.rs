@@ -1,14 +1,14 @@
-//! Values as YAML that reads well where it is compared.
+//! YAML that is easy to compare.
 
 use serde_json::Value;
 use serde_saphyr::ser_options;
 
-/// One document. Texts of several lines are block scalars; long lines stay lines, so that a change of one word
-/// shows as a change of one line.
+/// One document. Multi-line texts are block scalars and long lines are not folded, so a small change shows as one
+/// changed line.
 pub fn yaml(value: &Value) -> String {
     let options = ser_options! { folded_wrap_chars: usize::MAX };
     let text = serde_saphyr::to_string_with_options(value, options).expect("JSON always has a YAML form");
-    // Empty lines of a block come indented. They need not be, unless they mean the spaces.
+    // Removes the indentation of empty lines in blocks, unless the spaces are content.
     let bare = |line: &str| if line.trim().is_empty() { "\n".to_owned() } else { format!("{line}\n") };
     let tidy: String = text.lines().map(bare).collect();
     if parse(&tidy) == *value { tidy } else { text }
@@ -19,7 +19,7 @@ pub fn documents(values: &[Value]) -> String {
     values.iter().map(yaml).collect::<Vec<_>>().join("---\n")
 }
 
-/// A document as it is written by hand.
+/// Parses a document.
 pub(crate) fn parse(text: &str) -> Value {
     serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("this is no YAML: {error}\n{text}"))
 }
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_several_lines_are_blocks_and_long_lines_stay_lines() {
+    fn multi_line_texts_are_blocks_and_long_lines_are_not_folded() {
         let words = "word ".repeat(40) + "end";
         let value = json!({ "file": "[DEFAULT]\ndebug = true\n\n[database]\n", "long": words, "open": "a\nb",
                             "list": [{ "name": "x", "empty": {} }], "text": "true", "number": 5 });
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn spaces_that_mean_something_stay() {
+    fn significant_spaces_are_kept() {
         let value = json!({ "text": "a\n   \nb\n" });
         assert_eq!(parse(&yaml(&value)), value);
     }

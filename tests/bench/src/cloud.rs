@@ -78,7 +78,7 @@ pub(crate) async fn measure(arguments: &Arguments) -> Result<String> {
     let text = std::fs::read_to_string(&arguments.sample)
         .with_context(|| format!("failed to read {}", arguments.sample.display()))?;
     let mut sample: Value = serde_saphyr::from_str(&text).context("the sample is no YAML")?;
-    for service in openstack_operator_services::beyond_identity().filter(|_| !arguments.whole) {
+    for service in openstack_operator_services::fields_beyond_identity().filter(|_| !arguments.whole) {
         sample["spec"][service]["enabled"] = Value::Bool(false);
     }
     let sample: DynamicObject = serde_json::from_value(sample).context("the sample is no object")?;

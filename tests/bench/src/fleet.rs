@@ -264,7 +264,7 @@ async fn create(client: &Client, index: u32) -> Result<()> {
     let nowhere = json!({ "name": "control", "nodeSelector": { "openstack.k8s.io/bench": "nowhere" } });
     let name = format!("cloud-{index}");
     let mut spec = json!({ "topologies": [nowhere] });
-    for service in openstack_operator_services::beyond_identity() {
+    for service in openstack_operator_services::fields_beyond_identity() {
         spec[service] = json!({ "enabled": false });
     }
     let object: DynamicObject = serde_json::from_value(json!({

@@ -41,7 +41,7 @@ pub(crate) fn engine(world: &World) -> Engine {
 pub(crate) fn object(kind: Kind, name: &str, spec: &Value) -> Value {
     let mut spec = spec.clone();
     if kind == services::control_plane::KIND {
-        for service in services::beyond_identity() {
+        for service in services::fields_beyond_identity() {
             spec[service]["enabled"] = json!(false);
         }
     }

@@ -73,7 +73,7 @@ async fn no_member_bootstraps_before_all_have_reported() {
     start(&world, 2, EMPTY);
     converge(&world, &engine).await;
     assert_eq!(orders(&world), [Value::Null, Value::Null]);
-    assert_eq!(members_message(&world), "pod db-1 has not reported what its volume holds");
+    assert_eq!(members_message(&world), "pod db-1 has not reported the content of its volume");
     assert!(!is_ready(&world, mariadb::KIND, "db"));
 }
 
@@ -92,7 +92,7 @@ async fn one_member_gets_the_bootstrap_order_after_it_is_recorded() {
     world.script.clear_log();
     converge(&world, &engine).await;
     assert!(!writes(&world).iter().any(|call| call.contains("Pod")), "the order is sent once");
-    assert_eq!(members_message(&world), "pod db-0 begins the group");
+    assert_eq!(members_message(&world), "pod db-0 bootstraps the cluster");
 }
 
 #[tokio::test]

@@ -54,7 +54,7 @@ async fn members_leave_before_their_pods_are_deleted() {
     assert!(order(&world, "net-nb-2").starts_with("leave/"), "{}", order(&world, "net-nb-2"));
     assert_eq!(order(&world, "net-nb-1"), "", "members leave one at a time");
     let message = condition(&world, ovn::KIND, "net", "MembersReady").2;
-    assert_eq!(message, "pod net-nb-2 is leaving the group of the northbound database");
+    assert_eq!(message, "pod net-nb-2 is leaving the cluster of the northbound database");
     for (name, left) in [("net-nb-2", 2), ("net-nb-1", 1)] {
         leave(&world, name);
         converge(&world, &engine).await;

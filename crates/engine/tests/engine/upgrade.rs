@@ -67,7 +67,7 @@ async fn a_workload_waits_for_its_install() {
     assert_eq!(ready_message(&world), "Job cloud-keystone-db-sync runs");
     let (status, _, message) = condition(&world, keystone::KIND, "cloud-keystone", "TasksComplete");
     assert_eq!((status.as_str(), message.as_str()), ("False", "Job cloud-keystone-db-sync runs"));
-    assert_eq!(condition(&world, keystone::KIND, "cloud-keystone", "WorkloadsReady").2, "not begun");
+    assert_eq!(condition(&world, keystone::KIND, "cloud-keystone", "WorkloadsReady").2, "not started");
     world.cluster.release(JOB, "cloud-keystone-db-sync");
     converge(&world, &engine).await;
     assert!(is_ready(&world, keystone::KIND, "cloud-keystone"));
@@ -177,7 +177,7 @@ async fn a_failed_job_is_reported_kept_for_its_log_and_retried() {
     for _ in 0..10 {
         round(&world, &engine).await;
     }
-    let failure = "Job cloud-keystone-db-sync failed; kubectl logs job/cloud-keystone-db-sync says why";
+    let failure = "Job cloud-keystone-db-sync failed; see kubectl logs job/cloud-keystone-db-sync";
     let expected = ("False".to_owned(), "Unavailable".to_owned(), failure.to_owned());
     assert_eq!(condition(&world, keystone::KIND, "cloud-keystone", "Ready"), expected);
     let failed = job(&world, "db-sync").unwrap()["metadata"]["uid"].clone();

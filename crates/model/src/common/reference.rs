@@ -1,4 +1,4 @@
-//! How one object names another.
+//! References between objects.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::kind::Kind;
 use crate::schema;
 
-/// Another object of the operator in the same namespace.
+/// Object of the operator in the same namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Reference {
     /// Kind of the object.
@@ -17,7 +17,7 @@ pub struct Reference {
     pub name: String,
 }
 
-/// An object in the same namespace, of a kind that the field's name says.
+/// Object in the same namespace. The field determines its kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NameReference {
     /// Name of the object.
@@ -35,14 +35,14 @@ impl NameReference {
     }
 }
 
-/// An object in the same or in another namespace, of a kind that the field's name says.
+/// Object in any namespace. The field determines its kind.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "it is the schema of fields that are read as a `NameReference`")]
 pub struct ClusterReference {
     /// Name of the object.
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     name: String,
-    /// Namespace of the object; the same where none is given.
+    /// Namespace of the object. Defaults to the namespace of the referring object.
     #[schemars(length(min = 1, max = 63), regex(pattern = schema::PLAIN_NAME))]
     namespace: Option<String>,
 }
@@ -53,7 +53,7 @@ pub struct SecretKeyReference {
     /// Name of the Secret.
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub name: String,
-    /// Key whose value is used.
+    /// Key in the Secret.
     #[serde(default = "password")]
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::SECRET_KEY))]
     pub key: String,
@@ -69,7 +69,7 @@ impl Reference {
     }
 }
 
-/// An object of the operator in the same namespace, and a condition of it that must hold.
+/// Object of the operator in the same namespace, with a condition that must be True.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Dependency {
     /// Kind of the object.

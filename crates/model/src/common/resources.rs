@@ -10,19 +10,19 @@ use crate::schema;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": schema::REQUESTS_WITHIN_LIMITS,
-    "message": "requests must not be more than limits",
+    "message": "requests must not exceed limits",
 }]))]
 pub struct Resources {
-    /// What is reserved.
+    /// Resource requests.
     #[serde(default, skip_serializing_if = "is_default")]
     pub requests: ResourceAmounts,
-    /// What is never exceeded.
+    /// Resource limits.
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: ResourceAmounts,
 }
 
 impl Resources {
-    /// These amounts, completed by those of another.
+    /// These amounts, with gaps filled from another.
     #[must_use]
     pub fn or(&self, other: &Self) -> Self {
         let amounts = |own: &ResourceAmounts, other: &ResourceAmounts| ResourceAmounts {

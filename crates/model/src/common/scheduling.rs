@@ -1,4 +1,4 @@
-//! Where pods may run.
+//! Scheduling constraints of pods.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::schema;
 
-/// Where pods may run.
+/// Scheduling constraints of pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Scheduling {
-    /// Labels of the nodes that may run the pods.
+    /// Labels of the nodes that can run the pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::labels")]
     pub node_selector: BTreeMap<String, String>,
@@ -19,7 +19,7 @@ pub struct Scheduling {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub tolerations: Vec<Toleration>,
-    /// How pods of one component are spread; by node where nothing is given.
+    /// Topology spread constraints of each component. Defaults to an even spread over nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), extend(
         "x-kubernetes-list-type" = "map",
@@ -30,7 +30,7 @@ pub struct Scheduling {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub priority_class_name: Option<String>,
-    /// Name of one of a cloud's topologies. It stands in the blocks of a cloud in place of all of the above.
+    /// Name of a topology of the cloud. Blocks of a cloud have this field in place of all of the above.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub topology: Option<String>,
@@ -39,26 +39,26 @@ pub struct Scheduling {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
-    { "rule": "has(self.key) || has(self.operator) && self.operator == 'Exists'", "message": "a toleration needs a key, or operator Exists for all keys" },
-    { "rule": "!has(self.value) || !has(self.operator) || self.operator == 'Equal'", "message": "a toleration with operator Exists takes every value: leave value out" },
-    { "rule": "!has(self.tolerationSeconds) || has(self.effect) && self.effect == 'NoExecute'", "message": "tolerationSeconds needs effect NoExecute: no other ends" },
+    { "rule": "has(self.key) || has(self.operator) && self.operator == 'Exists'", "message": "a toleration requires a key, or operator Exists to match all keys" },
+    { "rule": "!has(self.value) || !has(self.operator) || self.operator == 'Equal'", "message": "a toleration with operator Exists matches every value: remove value" },
+    { "rule": "!has(self.tolerationSeconds) || has(self.effect) && self.effect == 'NoExecute'", "message": "tolerationSeconds requires effect NoExecute" },
 ]))]
 pub struct Toleration {
-    /// Key of the taint; all keys where none is given.
+    /// Key of the taint. Defaults to all keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 316), regex(pattern = schema::LABEL))]
     pub key: Option<String>,
-    /// How key and value are compared.
+    /// Comparison of key and value: `Exists` or `Equal`. Defaults to `Equal`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<TolerationOperator>,
     /// Value of the taint.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63), regex(pattern = schema::LABEL_VALUE))]
     pub value: Option<String>,
-    /// Effect of the taint; all effects where none is given.
+    /// Effect of the taint. Defaults to all effects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<TaintEffect>,
-    /// How long a NoExecute taint is tolerated, in seconds.
+    /// Time in seconds that pods tolerate a NoExecute taint. Defaults to no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub toleration_seconds: Option<i64>,
@@ -90,14 +90,14 @@ impl TaintEffect {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TopologySpread {
-    /// Label of the nodes over whose values pods are spread.
+    /// Node label whose values are the topology domains.
     #[schemars(length(min = 1, max = 316), regex(pattern = schema::LABEL))]
     pub topology_key: String,
-    /// How many more pods one value may have than another.
+    /// Maximum difference in the number of pods between two topology domains.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 10))]
     pub max_skew: i32,
-    /// Whether a pod that cannot be spread waits.
+    /// Handling of a pod that violates the constraint.
     #[serde(default)]
     pub when_unsatisfiable: WhenUnsatisfiable,
 }

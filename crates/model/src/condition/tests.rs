@@ -11,7 +11,7 @@ fn status<'a>(conditions: &'a [Condition], kind: &str) -> &'a Condition {
 }
 
 #[test]
-fn done_is_ready_and_nothing_else_is() {
+fn an_object_is_ready_only_when_all_parts_are_done() {
     let done = Findings { parts: vec![(ConditionType::ConfigReady, Progress::Done)], ..Findings::default() };
     let found = conditions(&done, 3, &[], at(10));
     assert_eq!(status(&found, "Ready").status, "True");
@@ -26,7 +26,7 @@ fn done_is_ready_and_nothing_else_is() {
 }
 
 #[test]
-fn a_status_that_stays_keeps_its_time() {
+fn an_unchanged_status_keeps_its_transition_time() {
     let done = Findings { parts: vec![(ConditionType::ConfigReady, Progress::Done)], ..Findings::default() };
     let first = conditions(&done, 1, &[], at(10));
     let second = conditions(&done, 1, &first, at(20));
@@ -34,7 +34,7 @@ fn a_status_that_stays_keeps_its_time() {
 }
 
 #[test]
-fn what_is_not_reached_keeps_what_was_known() {
+fn a_part_that_is_not_reached_keeps_its_condition() {
     let kind = ConditionType::WorkloadsReady;
     let done = Findings { parts: vec![(kind, Progress::Done)], available: Some(true), ..Findings::default() };
     let first = conditions(&done, 1, &[], at(10));
@@ -49,7 +49,7 @@ fn what_is_not_reached_keeps_what_was_known() {
 }
 
 #[test]
-fn work_that_is_cut_short_forgets_nothing_and_work_that_ends_forgets_what_is_no_more() {
+fn an_interrupted_reconcile_keeps_conditions_and_a_complete_one_removes_obsolete_ones() {
     let part = |kind| (kind, Progress::Done);
     let parts = vec![part(ConditionType::ConfigReady), part(ConditionType::Exposed)];
     let first = conditions(&Findings { parts, ..Findings::default() }, 1, &[], at(10));
@@ -64,7 +64,7 @@ fn work_that_is_cut_short_forgets_nothing_and_work_that_ends_forgets_what_is_no_
 }
 
 #[test]
-fn what_is_lost_degrades_and_keeps_nothing_from_being_ready() {
+fn a_loss_degrades_and_does_not_prevent_ready() {
     let lost = |loss: &str| (ConditionType::WorkloadsReady, Progress::degraded(loss));
     let nodes = (ConditionType::NodesReady, Progress::degraded("node b is not Ready"));
     let parts = vec![lost("node b is not Ready"), nodes];
@@ -72,9 +72,9 @@ fn what_is_lost_degrades_and_keeps_nothing_from_being_ready() {
     assert_eq!(status(&found, "WorkloadsReady").status, "True");
     assert_eq!(status(&found, "Ready").status, "True");
     assert_eq!(status(&found, "Degraded").status, "True");
-    assert_eq!(status(&found, "Degraded").message, "node b is not Ready", "said once");
+    assert_eq!(status(&found, "Degraded").message, "node b is not Ready", "reported once");
 
-    // Work that is cut short knows nothing better; work that ends without a loss does.
+    // An interrupted reconcile keeps Degraded; a complete one without losses clears it.
     let waiting = (ConditionType::InputsReady, Progress::waiting("x"));
     let cut = Findings { parts: vec![waiting], ..Findings::default() };
     assert_eq!(status(&conditions(&cut, 1, &found, at(20)), "Degraded").status, "True");
@@ -84,18 +84,18 @@ fn what_is_lost_degrades_and_keeps_nothing_from_being_ready() {
 }
 
 #[test]
-fn losses_add_up_and_whatever_is_waited_for_outweighs_them() {
+fn losses_accumulate_and_waiting_outweighs_them() {
     let both = Progress::degraded("a").and(Progress::Done).and(Progress::degraded("b"));
     assert_eq!(both.clone().and(Progress::degraded("a")), both);
     assert_eq!(Progress::Done.and(both.clone()), both);
     assert_eq!(both.clone().and(Progress::waiting("x")), Progress::waiting("x"));
     assert_eq!(Progress::waiting("x").and(both), Progress::waiting("x"));
     let many: Vec<String> = (0..7).map(|number| number.to_string()).collect();
-    assert_eq!(named(&many), "0; 1; 2; 3; 4; and 2 more");
+    assert_eq!(join_losses(&many), "0; 1; 2; 3; 4; and 2 more");
 }
 
 #[test]
-fn a_wrong_spec_stalls_and_names_the_field() {
+fn an_invalid_spec_stalls_and_names_the_field() {
     let stalled = Findings { stall: Some(Stall::InvalidSpec("spec.x: no".into())), ..Findings::default() };
     let found = conditions(&stalled, 1, &[], at(1));
     assert_eq!(status(&found, "Stalled").status, "True");

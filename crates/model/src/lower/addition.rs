@@ -1,11 +1,11 @@
-//! What a user adds to pods: volumes, labels and annotations.
+//! Volumes, labels and annotations that a user adds to pods.
 
 use k8s_openapi::api::core::v1 as core;
 
 use crate::common::{ExtraMount, ExtraVolume, PodAdditions};
 
-/// Adds to the pods of a component what the user wants them to have. The operator's own labels and annotations win,
-/// since selectors rely on them.
+/// Adds the user's volumes, labels and annotations to the pods of a component. The operator's labels and annotations
+/// take precedence, because selectors rely on them.
 pub(super) fn apply(template: &mut core::PodTemplateSpec, component: &str, additions: &PodAdditions) {
     let metadata = template.metadata.get_or_insert_default();
     for (own, added) in [

@@ -1,4 +1,4 @@
-//! Configuration files as ConfigMaps that never change: another content has another name.
+//! Configuration files as immutable ConfigMaps, named by their content.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::kind::CONFIG_MAP;
 use crate::name;
 use crate::plan::Plan;
 
-/// Names of the ConfigMaps by file. Pods refer to a ConfigMap by name, so that a changed file rolls exactly the
-/// pods that mount it, and pods that are still to be replaced keep what they started with.
+/// Names of the ConfigMaps by file. A changed file gets a new name, so it restarts exactly the pods that mount it,
+/// and old pods keep their file.
 pub(super) fn files(instance: &Instance, plan: &Plan) -> BTreeMap<String, String> {
     plan.files
         .iter()

@@ -1,4 +1,4 @@
-//! Ways in from outside, as routes of a Gateway.
+//! Public access as HTTPRoutes of a Gateway.
 
 use gateway_api::httproutes::{
     HttpRouteParentRefs, HttpRouteRules, HttpRouteRulesBackendRefs, HttpRouteSpec,

@@ -1,4 +1,4 @@
-//! Pods: security, scheduling, and the volumes that follow from what containers mount.
+//! Pods: security, scheduling, and volumes derived from the mounts of containers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -21,10 +21,10 @@ pub(super) fn template(lowering: &Lowering<'_>, component: &str, pod: &Pod) -> c
         init_containers: (!pod.setup.is_empty()).then(|| pod.setup.iter().map(container).collect()),
         containers: pod.containers.iter().map(container).collect(),
         volumes: volumes(lowering, pod),
-        host_network: (pod.host != Host::Apart).then_some(true),
+        host_network: (pod.host != Host::Isolated).then_some(true),
         host_pid: (pod.host == Host::NetworkAndProcesses).then_some(true),
-        // Else names would be looked up where the node looks them up, who knows nothing of the cluster's.
-        dns_policy: (pod.host != Host::Apart).then(|| "ClusterFirstWithHostNet".to_owned()),
+        // Otherwise the pod uses the DNS of the node, which does not resolve Services.
+        dns_policy: (pod.host != Host::Isolated).then(|| "ClusterFirstWithHostNet".to_owned()),
         termination_grace_period_seconds: Some(pod.grace_seconds),
         node_selector: (!pod.scheduling.node_selector.is_empty())
             .then(|| pod.scheduling.node_selector.clone()),
@@ -50,7 +50,7 @@ pub(super) fn template(lowering: &Lowering<'_>, component: &str, pod: &Pod) -> c
     template
 }
 
-/// A name is not a label that can be relied on, so it is asked for as what it is.
+/// Match the name of the node, because its hostname label may differ.
 fn only_on(nodes: &[String]) -> core::Affinity {
     let term = |node: &String| core::NodeSelectorTerm {
         match_fields: Some(vec![core::NodeSelectorRequirement {
@@ -70,7 +70,7 @@ fn only_on(nodes: &[String]) -> core::Affinity {
     }
 }
 
-/// Stands for the values of all Secrets that the pods read only at start, so that another value replaces the pods.
+/// Hash of all Secrets that the pods read only at start, so that a changed value restarts the pods.
 fn secrets_revision(lowering: &Lowering<'_>, pod: &Pod) -> Option<String> {
     let mut revisions = BTreeMap::new();
     for container in pod.setup.iter().chain(&pod.containers) {
@@ -165,7 +165,7 @@ fn container(container: &Container) -> core::Container {
         }),
         resources: resources(&container.resources),
         security_context: Some(container_security(container.privilege)),
-        // Conditions tell what a program said last; most programs say it only in their log.
+        // Conditions report the last output of a program; most programs write it only to their log.
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..core::Container::default()
     }
@@ -260,8 +260,8 @@ fn mount(mount: &Mount) -> core::VolumeMount {
         Mount::Host { path, .. } => (*path, None, false),
     };
     let propagation = match mount {
-        Mount::Host { kind: HostPath::Seen, .. } => Some("HostToContainer".to_owned()),
-        Mount::Host { kind: HostPath::Shared, .. } => Some("Bidirectional".to_owned()),
+        Mount::Host { kind: HostPath::HostToContainer, .. } => Some("HostToContainer".to_owned()),
+        Mount::Host { kind: HostPath::Bidirectional, .. } => Some("Bidirectional".to_owned()),
         _ => None,
     };
     core::VolumeMount {
@@ -276,7 +276,7 @@ fn mount(mount: &Mount) -> core::VolumeMount {
 
 fn volumes(lowering: &Lowering<'_>, pod: &Pod) -> Option<Vec<core::Volume>> {
     let mounts = pod.setup.iter().chain(&pod.containers).flat_map(|container| &container.mounts);
-    // A set makes the volumes of its claims itself.
+    // A StatefulSet creates the volumes of its claims.
     let own = mounts.filter(|mount| !matches!(mount, Mount::Claim { .. }));
     let volumes: BTreeMap<String, core::Volume> =
         own.map(|mount| (volume_name(mount), volume(lowering, mount))).collect();
@@ -313,7 +313,9 @@ fn volume(lowering: &Lowering<'_>, mount: &Mount) -> core::Volume {
         }
         Mount::Host { on_host, kind, .. } => {
             let type_ = match kind {
-                HostPath::Directory | HostPath::Seen | HostPath::Shared => "DirectoryOrCreate",
+                HostPath::Directory | HostPath::HostToContainer | HostPath::Bidirectional => {
+                    "DirectoryOrCreate"
+                }
                 HostPath::Existing => "Directory",
                 HostPath::Device => "CharDevice",
             };

@@ -1,4 +1,4 @@
-//! Tasks as Jobs with stable names, told apart by what went into them.
+//! Tasks as Jobs with stable names and a hash of their definition.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,10 +10,10 @@ use crate::kind::JOB;
 use crate::name;
 use crate::plan::{Pod, Task, TaskStage, VariableValue};
 
-/// How often a task is tried before it counts as failed: with the kubelet's pauses about half an hour.
+/// Retries of a task before it fails: about half an hour with the kubelet's backoff.
 const TRIES: i32 = 10;
 
-/// Image whose data formats the plan wants in place, where it has any.
+/// Image whose database schema the plan requires, if any.
 pub fn wanted_install(tasks: &[Task]) -> Option<&str> {
     tasks.iter().find(|task| task.stage == TaskStage::Install).map(|task| task.container.image.as_str())
 }
@@ -23,7 +23,7 @@ pub fn job_name(object: &str, task: &Task) -> String {
     name::part(object, task.name)
 }
 
-/// Jobs that go before the workloads, beside them, and after them.
+/// Jobs before, beside and after the workloads.
 pub(super) fn manifests(lowering: &Lowering<'_>) -> (Vec<Manifest>, Vec<Manifest>, Vec<Manifest>) {
     let installed = lowering.observed.installed.as_deref();
     let wanted = wanted_install(&lowering.plan.tasks);
@@ -55,7 +55,7 @@ fn job(lowering: &Lowering<'_>, task: &Task, rotations: u32) -> Manifest {
     let pod = Pod::new(task.user, &scheduling, vec![task.container.clone()]);
     let mut template = pod::template(lowering, &component, &pod);
     if let Some(spec) = &mut template.spec {
-        // In place, so that the log of what went wrong stays with the pod.
+        // Restart in place, so that the log of a failure stays with the pod.
         spec.restart_policy = Some("OnFailure".to_owned());
         spec.topology_spread_constraints = None;
     }
@@ -67,8 +67,8 @@ fn job(lowering: &Lowering<'_>, task: &Task, rotations: u32) -> Manifest {
     manifest(JOB, &name, &metadata, [("spec", value(&spec))])
 }
 
-/// What makes a task another task: its image, its command and plain environment, and the Secrets it names. A changed
-/// configuration file does not: formats of data do not depend on it.
+/// Hash that identifies a task: image, command, plain environment and Secrets. Configuration files are excluded,
+/// because database schemas do not depend on them.
 fn key(lowering: &Lowering<'_>, task: &Task, rotations: u32) -> String {
     let container = &task.container;
     let mut text = format!("{}\n{:?}\n{rotations}\n", container.image, container.command);

@@ -1,4 +1,4 @@
-//! Volumes that pods share, as claims.
+//! Shared volumes as PersistentVolumeClaims.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ fn claim(lowering: &Lowering<'_>, volume: &Volume) -> Manifest {
     let name = lowering.instance.part(Some(volume.name));
     let mut metadata = lowering.instance.metadata(&name, None);
     if volume.retained {
-        // What has no owner does not go with it.
+        // Without an owner, the volume is not garbage collected.
         metadata.owner_references = None;
     }
     let mode = if volume.shared { "ReadWriteMany" } else { "ReadWriteOnce" };

@@ -17,8 +17,7 @@ use crate::plan::{Claim, Controller, NetworkService, Workload};
 pub(super) fn manifests(lowering: &Lowering<'_>, workload: &Workload) -> Vec<Manifest> {
     let mut manifests: Vec<Manifest> =
         workload.services.iter().map(|service| network_service(lowering, workload, service)).collect();
-    // One pod cannot be disrupted in part: a budget would only keep nodes from being emptied. Nor are pods of nodes
-    // evicted: they stay for as long as their node does.
+    // A budget for a single pod would only block drains. Pods of a DaemonSet are not evicted.
     if workload.replicas > 1 && workload.controller != Controller::DaemonSet {
         manifests.push(disruption_budget(lowering, workload));
     }
@@ -32,7 +31,9 @@ fn controller(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
     let mut template = pod::template(lowering, &workload.component, &workload.pod);
     let selector = selector(lowering, workload);
     let (kind, spec) = match &workload.controller {
-        Controller::Deployment | Controller::Alone => (DEPLOYMENT, deployment(workload, selector, template)),
+        Controller::Deployment | Controller::Recreate => {
+            (DEPLOYMENT, deployment(workload, selector, template))
+        }
         Controller::StatefulSet { claims, volumes_deleted } => {
             let members = workload.services.iter().find(|service| service.headless);
             let service_name = members.map(|service| instance.part(service.suffix.as_deref()));
@@ -56,7 +57,7 @@ fn controller(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
         }
         Controller::DaemonSet => {
             if let Some(spec) = &mut template.spec {
-                // Every node has one pod: there is nothing to spread.
+                // A DaemonSet has one pod per node.
                 spec.topology_spread_constraints = None;
             }
             let rolling =
@@ -79,10 +80,10 @@ fn controller(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
 }
 
 fn deployment(workload: &Workload, selector: LabelSelector, template: PodTemplateSpec) -> Value {
-    let strategy = if workload.controller == Controller::Alone {
+    let strategy = if workload.controller == Controller::Recreate {
         DeploymentStrategy { type_: Some("Recreate".to_owned()), rolling_update: None }
     } else {
-        // A new pod serves before an old one goes, also where there is only one.
+        // A new pod is ready before an old one stops, even with one replica.
         DeploymentStrategy {
             type_: Some("RollingUpdate".to_owned()),
             rolling_update: Some(RollingUpdateDeployment {
@@ -141,8 +142,8 @@ fn disruption_budget(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
     let instance = lowering.instance;
     let name = instance.part(workload.suffix.as_deref());
     let policy = match workload.controller {
-        Controller::Deployment | Controller::Alone | Controller::DaemonSet => "AlwaysAllow",
-        // Members of a group are counted on even while they are not ready.
+        Controller::Deployment | Controller::Recreate | Controller::DaemonSet => "AlwaysAllow",
+        // Unready members of a cluster may still hold data.
         Controller::StatefulSet { .. } => "IfHealthyBudget",
     };
     let spec = PodDisruptionBudgetSpec {

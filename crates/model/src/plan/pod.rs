@@ -1,24 +1,24 @@
-//! Pods and containers, in the few words that services need.
+//! Pods and containers.
 
 use super::{Resources, Scheduling, SecretKey};
 
-/// A pod. Its volumes follow from what its containers mount.
+/// A pod. Its volumes follow from the mounts of its containers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pod {
     /// User and group of every process.
     pub user: i64,
     pub setup: Vec<Container>,
     pub containers: Vec<Container>,
-    /// How long an orderly end may take, in seconds.
+    /// Termination grace period in seconds.
     pub grace_seconds: i64,
     pub scheduling: Scheduling,
-    /// Nodes by name, where others must not have it.
+    /// Names of the only nodes that may run the pod. Empty for all.
     pub only_on: Vec<String>,
     pub host: Host,
 }
 
 impl Pod {
-    /// A pod that is nothing special.
+    /// A pod with default settings.
     pub fn new(user: i64, scheduling: &Scheduling, containers: Vec<Container>) -> Self {
         Self {
             user,
@@ -32,15 +32,15 @@ impl Pod {
     }
 }
 
-/// What of its node a pod is part of.
+/// Namespaces of the node that a pod shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Host {
-    /// Nothing.
+    /// None.
     #[default]
-    Apart,
-    /// The node's network.
+    Isolated,
+    /// Network namespace.
     Network,
-    /// The node's network, and its processes.
+    /// Network and process namespaces.
     NetworkAndProcesses,
 }
 
@@ -54,14 +54,14 @@ pub struct Container {
     pub ports: Vec<super::Port>,
     pub probes: Probes,
     pub resources: Resources,
-    /// Runs before the container is told to stop.
+    /// Command that runs before the container is stopped.
     pub before_stop: Option<Vec<String>>,
     pub privilege: Privilege,
 }
 
 impl Container {
-    /// Secrets that the container reads only at start, so that another value must replace its pod. A Secret may be
-    /// named more than once.
+    /// Secrets that the container reads only at start, so a changed value must restart its pod. A Secret may occur
+    /// more than once.
     pub fn rolling_secrets(&self) -> impl Iterator<Item = &String> {
         let from_environment = self.environment.iter().filter_map(|variable| match &variable.value {
             VariableValue::Secret(key) => Some(&key.secret),
@@ -75,16 +75,16 @@ impl Container {
     }
 }
 
-/// What a container may do beyond what every process may.
+/// Privileges of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Privilege {
     #[default]
     None,
-    /// It is root, with these capabilities and no way to more.
+    /// Root with only these capabilities.
     Root(&'static [&'static str]),
-    /// Everything on the node, as the pod's user.
+    /// Privileged, as the user of the pod.
     Node,
-    /// Everything on the node, as root.
+    /// Privileged, as root.
     NodeRoot,
 }
 
@@ -116,20 +116,20 @@ impl Variable {
     }
 }
 
-/// Something that a container sees under a path.
+/// A mount of a container.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mount {
-    /// A configuration file of the plan, at its full path.
+    /// A configuration file of the plan, mounted at its full path.
     File { file: String, path: String },
     /// A Secret as a directory.
     Secret { secret: String, path: String, change: Change },
-    /// An empty directory for as long as the pod lives.
+    /// An empty directory with the lifetime of the pod.
     Scratch { name: &'static str, path: String },
-    /// The pod's own volume.
+    /// A volume claim of the pod.
     Claim { name: &'static str, path: String },
     /// A volume of the plan.
     Volume { name: &'static str, path: String },
-    /// A directory of the node, or one of its devices.
+    /// A directory or device of the node.
     Host { name: &'static str, path: &'static str, on_host: String, kind: HostPath },
     /// The plan's live files as a directory.
     LiveFiles { path: String },
@@ -137,26 +137,26 @@ pub enum Mount {
     Annotations { path: String },
 }
 
-/// What a path of the node is, and which mounts below it are seen on both sides.
+/// Type of a host path, and its mount propagation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostPath {
-    /// A directory, made where it is missing.
+    /// A directory, created if missing.
     Directory,
-    /// A directory below which the pod sees later mounts of the node.
-    Seen,
-    /// A directory below which later mounts of either side are seen by both.
-    Shared,
-    /// A directory that every node has.
+    /// A directory in which the pod sees later mounts of the node.
+    HostToContainer,
+    /// A directory in which pod and node see later mounts of each other.
+    Bidirectional,
+    /// An existing directory.
     Existing,
     Device,
 }
 
-/// What a changed Secret does to the pods that mount it.
+/// Effect of a changed Secret on the pods that mount it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The pods are replaced.
+    /// The pods restart.
     Roll,
-    /// The files are replaced under the running pods.
+    /// The files change in the running pods.
     Refresh,
 }
 

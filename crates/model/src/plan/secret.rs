@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-/// A Secret to be written.
+/// A Secret that the operator writes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SecretPlan {
     pub name: String,
     pub content: SecretContent,
-    /// Whether it outlives the object, since data that outlives it cannot be read without it.
+    /// Whether it is kept when the object is deleted, because retained data is unreadable without it.
     pub retained: bool,
 }
 
 impl SecretPlan {
-    /// A Secret that goes with its object.
-    pub fn of<const N: usize>(name: &str, entries: [(&str, Entry); N]) -> Self {
+    /// A Secret that is deleted with its object.
+    pub fn with_entries<const N: usize>(name: &str, entries: [(&str, Entry); N]) -> Self {
         let entries = entries.map(|(key, entry)| (key.to_owned(), entry)).into();
         Self { name: name.to_owned(), content: SecretContent::Entries(entries), retained: false }
     }
@@ -21,7 +21,7 @@ impl SecretPlan {
     /// A Secret with `username` and a generated `password`.
     pub fn login(name: &str, user: &str) -> Self {
         let password = Entry::Password { length: 32 };
-        Self::of(name, [("username", Entry::Text(user.to_owned())), ("password", password)])
+        Self::with_entries(name, [("username", Entry::Text(user.to_owned())), ("password", password)])
     }
 }
 
@@ -31,24 +31,24 @@ pub enum SecretContent {
     KeyRing(KeyRing),
 }
 
-/// How one value comes to be.
+/// Source of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
-    /// Generated once: letters and digits.
+    /// Generated once, of letters and digits.
     Password {
         length: usize,
     },
     Text(String),
-    /// Put together from texts and from values of Secrets.
+    /// Concatenation of texts and values of Secrets.
     Template(Vec<Piece>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Piece {
     Text(String),
-    /// A value as it is.
+    /// A value, unchanged.
     Value(SecretKey),
-    /// A value as part of an address, with reserved characters escaped.
+    /// A value with reserved characters of URLs escaped.
     Escaped(SecretKey),
 }
 
@@ -64,16 +64,16 @@ impl SecretKey {
     }
 }
 
-/// Numbered keys as Fernet repositories have them: 0 is staged, the highest signs, the others still verify.
+/// Numbered keys of a Fernet repository: 0 is staged, the highest signs, the others still verify.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyRing {
-    /// Condition that says whether the keys are in place, e.g. `FernetKeysReady`.
+    /// Condition that reports whether the keys exist, e.g. `FernetKeysReady`.
     pub condition: &'static str,
     pub max_active_keys: u32,
-    /// For how long after its last signature a key must still verify, in seconds.
+    /// Time in seconds that a key must still verify after its last signature.
     pub lifetime_seconds: i64,
     /// Cron expression, in UTC.
     pub schedule: String,
-    /// A word that a person changes to have the keys rotated now.
+    /// Value that the user changes to request an immediate rotation.
     pub request: Option<String>,
 }

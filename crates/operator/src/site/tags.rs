@@ -74,7 +74,7 @@ mod tests {
             "\"nightly\" does not say which release it is the tag of: write e.g. 2025.1=nightly"
         );
         assert_eq!(refusal("2025.1="), "\"2025.1=\" has no tag: write e.g. 2025.1=2025.1");
-        assert_eq!(refusal("2020.1=a"), "there is no release \"2020.1\"; there are 2025.1");
+        assert_eq!(refusal("2020.1=a"), "unknown release \"2020.1\": known releases are 2025.1");
         assert_eq!(refusal("2025.1=a,2025.1=b"), "release 2025.1 has two tags: leave one of them out");
     }
 }

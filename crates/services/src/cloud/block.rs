@@ -1,35 +1,35 @@
-//! The schema of a part's block in a cloud: that of the part's own kind, without what the cloud settles.
+//! Schema of a block of a cloud: the schema of its kind without the fields that the cloud fills in.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps,
 };
 use serde_json::{Map, Value, json};
 
-use crate::takes::{ALL_COMPONENTS, Take};
+use crate::inputs::{ALL_COMPONENTS, Input};
 
-/// What stands for the four fields of a scheduling in a block.
+/// Field that replaces the scheduling fields in a block.
 const TOPOLOGY: &str = "topology";
-/// The fields that a topology stands for.
+/// Scheduling fields that a topology replaces.
 const SCHEDULING: [&str; 4] = ["nodeSelector", "tolerations", "topologySpread", "priorityClassName"];
 
 /// The schema of a block.
-pub(super) fn schema(definition: CustomResourceDefinition, takes: &[Take<'_>]) -> JSONSchemaProps {
+pub(super) fn schema(definition: CustomResourceDefinition, inputs: &[Input<'_>]) -> JSONSchemaProps {
     let kind = definition.spec.names.kind;
     let mut versions = definition.spec.versions.into_iter();
     let schema = versions.find_map(|version| version.schema?.open_api_v3_schema).unwrap_or_default();
     let spec = schema.properties.and_then(|mut fields| fields.remove("spec")).unwrap_or_default();
-    // Kubernetes' own types always have a JSON form.
+    // Kubernetes types always serialize.
     let mut block = serde_json::to_value(spec).unwrap_or_default();
     for field in ["release", "images"] {
         remove(&mut block, field);
     }
-    // A topology comes before the removals, which would take an object away that has nothing else.
-    for take in takes {
-        if let Take::Scheduling { field, .. } = take {
+    // Add topologies before the removals, which delete empty objects.
+    for input in inputs {
+        if let Input::Scheduling { field, .. } = input {
             insert(&mut block, field, TOPOLOGY, json!({ "type": "string", "maxLength": 63 }));
         }
     }
-    for path in takes.iter().flat_map(settled) {
+    for path in inputs.iter().flat_map(settled) {
         remove(&mut block, &path);
     }
     strip(&mut block, &kind);
@@ -37,37 +37,37 @@ pub(super) fn schema(definition: CustomResourceDefinition, takes: &[Take<'_>]) -
     serde_json::from_value(block).unwrap_or_default()
 }
 
-/// Fields of a block that a cloud settles.
-fn settled(take: &Take<'_>) -> Vec<String> {
+/// Fields of a block that the cloud fills in.
+fn settled(input: &Input<'_>) -> Vec<String> {
     let below = |field: &str, names: &[&str]| -> Vec<String> {
         let prefix = if field.is_empty() { String::new() } else { format!("{field}.") };
         names.iter().map(|name| format!("{prefix}{name}")).collect()
     };
-    match take {
-        Take::Exposure(_) => below("", &["gatewayRef", "publicScheme"]),
-        Take::Database { field, .. } => {
+    match input {
+        Input::Exposure(_) => below("", &["gatewayRef", "publicScheme"]),
+        Input::Database { field, .. } => {
             below(field, &["clusterRef", "host", "port", "secretRef", "adminSecretRef"])
         }
-        Take::Messaging { field, .. } | Take::Region { field, .. } | Take::Users(field) => {
+        Input::Messaging { field, .. } | Input::Region { field, .. } | Input::Users(field) => {
             vec![(*field).to_owned()]
         }
-        Take::Cache(_) => vec!["cache".to_owned()],
-        Take::Identity(_) => vec!["keystone".to_owned()],
-        Take::Service { field, .. } => below(field, &["clusterRef"]),
-        Take::Scheduling { field, .. } => below(field, &SCHEDULING),
-        Take::Component { field, .. } => {
+        Input::Cache(_) => vec!["cache".to_owned()],
+        Input::Identity(_) => vec!["keystone".to_owned()],
+        Input::Service { field, .. } => below(field, &["clusterRef"]),
+        Input::Scheduling { field, .. } => below(field, &SCHEDULING),
+        Input::Component { field, .. } => {
             let field = if *field == ALL_COMPONENTS { "" } else { field };
             below(field, &["resources", "image"])
         }
-        Take::Pods { .. } => below("", &["dependsOn", "extraMounts", "podLabels", "podAnnotations"]),
-        Take::Hostname { .. } | Take::Replicas { .. } | Take::StorageClass(_) => Vec::new(),
+        Input::Pods { .. } => below("", &["dependsOn", "extraMounts", "podLabels", "podAnnotations"]),
+        Input::Hostname { .. } | Input::Replicas { .. } | Input::StorageClass(_) => Vec::new(),
     }
 }
 
-/// Rules of a cloud that hold the names of topologies to those that it defines.
-pub(super) fn topology_rules(block: &str, takes: Vec<Take<'_>>) -> Vec<(String, String)> {
-    let rule = |take: Take<'_>| {
-        let Take::Scheduling { field, .. } = take else { return None };
+/// Rules that the topologies named in a block exist.
+pub(super) fn topology_rules(block: &str, inputs: Vec<Input<'_>>) -> Vec<(String, String)> {
+    let rule = |input: Input<'_>| {
+        let Input::Scheduling { field, .. } = input else { return None };
         let names = [block].into_iter().chain(field.split('.')).filter(|name| !name.is_empty());
         let mut path = "self.spec".to_owned();
         let absent: Vec<String> = names
@@ -82,10 +82,10 @@ pub(super) fn topology_rules(block: &str, takes: Vec<Take<'_>>) -> Vec<(String, 
             format!("{} is not in spec.topologies", path.trim_start_matches("self.")),
         ))
     };
-    takes.into_iter().filter_map(rule).collect()
+    inputs.into_iter().filter_map(rule).collect()
 }
 
-/// The object schema below which the last field of a path is, and that field.
+/// Parent schema of the last field of a path, and that field.
 fn parent<'a, 'b>(schema: &'a mut Value, path: &'b str) -> Option<(&'a mut Value, &'b str)> {
     let Some((before, last)) = path.rsplit_once('.') else { return Some((schema, path)) };
     Some((descend(schema, before)?, last))
@@ -101,7 +101,7 @@ fn descend<'a>(schema: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     })
 }
 
-/// Removes a field, the rules that mention it, and the object around it where nothing else is left.
+/// Removes a field, the rules that mention it, and its parent if that is empty then.
 fn remove(schema: &mut Value, path: &str) {
     let Some((object, field)) = parent(schema, path) else { return };
     let Some(properties) = object.get_mut("properties").and_then(Value::as_object_mut) else { return };
@@ -133,17 +133,17 @@ fn insert(schema: &mut Value, path: &str, field: &str, property: Value) {
     properties[field] = property;
 }
 
-/// Leaves out what the kind's own definition says: defaults, and descriptions below the block's own.
+/// Removes defaults and nested descriptions, which the definition of the kind has.
 fn strip(block: &mut Value, kind: &str) {
     let description = block["description"].as_str().unwrap_or_default().to_owned();
-    strip_all(block);
+    strip_details(block);
     if let Some(fields) = block.as_object_mut() {
         let pointer = format!("{description} See `kubectl explain {}.spec`.", kind.to_lowercase());
         fields.insert("description".to_owned(), Value::String(pointer));
     }
 }
 
-fn strip_all(schema: &mut Value) {
+fn strip_details(schema: &mut Value) {
     let Some(fields) = schema.as_object_mut() else { return };
     for detail in ["description", "default", "format"] {
         fields.remove(detail);
@@ -155,11 +155,11 @@ fn strip_all(schema: &mut Value) {
         fields.remove("required");
     }
     if let Some(properties) = fields.get_mut("properties").and_then(Value::as_object_mut) {
-        properties.values_mut().for_each(strip_all);
+        properties.values_mut().for_each(strip_details);
     }
     for nested in ["items", "additionalProperties"] {
         if let Some(schema) = fields.get_mut(nested) {
-            strip_all(schema);
+            strip_details(schema);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Parts that others cannot be without, as rules of the cloud's definition: what is disabled is not needed.
+//! Required parts, as CEL rules of a cloud.
 
 use std::collections::BTreeMap;
 
@@ -6,56 +6,56 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::Validati
 use openstack_operator_model::kind::Kind;
 
 use super::{AnyPart, Presence};
-use crate::takes::rules::validation;
-use crate::takes::{Needed, Take};
+use crate::inputs::rules::validation;
+use crate::inputs::{Input, Needed};
 use crate::{keystone, mariadb, memcached, rabbitmq};
 
-/// A part that another one needs.
+/// A part that another part requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requirement {
     kind: Kind,
-    /// Field of a cloud's spec that describes something existing instead.
+    /// Field of the cloud that describes an existing service instead.
     instead: Option<&'static str>,
 }
 
-pub(super) fn requirements(takes: Vec<Take<'_>>) -> Vec<Requirement> {
-    let required = |take: Take<'_>| match take {
-        Take::Database { needed: Needed::Always, .. } => {
+pub(super) fn requirements(inputs: Vec<Input<'_>>) -> Vec<Requirement> {
+    let required = |input: Input<'_>| match input {
+        Input::Database { needed: Needed::Always, .. } => {
             Some(Requirement { kind: mariadb::KIND, instead: Some("database") })
         }
-        Take::Messaging { needed: Needed::Always, .. } => {
+        Input::Messaging { needed: Needed::Always, .. } => {
             Some(Requirement { kind: rabbitmq::KIND, instead: Some("messaging") })
         }
-        Take::Identity(_) => Some(Requirement { kind: keystone::KIND, instead: Some("identity") }),
-        Take::Service { kind, link, .. } if link.needed() == Some(Needed::Always) => {
+        Input::Identity(_) => Some(Requirement { kind: keystone::KIND, instead: Some("identity") }),
+        Input::Service { kind, link, .. } if link.needed() == Some(Needed::Always) => {
             Some(Requirement { kind, instead: None })
         }
         _ => None,
     };
-    takes.into_iter().filter_map(required).collect()
+    inputs.into_iter().filter_map(required).collect()
 }
 
-/// Kinds of all parts that something is taken from, needed or not.
-pub(super) fn sources(takes: Vec<Take<'_>>) -> Vec<Kind> {
-    let source = |take: Take<'_>| match take {
-        Take::Database { .. } => Some(mariadb::KIND),
-        Take::Messaging { .. } => Some(rabbitmq::KIND),
-        Take::Cache(_) => Some(memcached::KIND),
-        Take::Identity(_) => Some(keystone::KIND),
-        Take::Service { kind, .. } => Some(kind),
+/// Kinds of all parts that provide inputs, required or not.
+pub(super) fn sources(inputs: Vec<Input<'_>>) -> Vec<Kind> {
+    let source = |input: Input<'_>| match input {
+        Input::Database { .. } => Some(mariadb::KIND),
+        Input::Messaging { .. } => Some(rabbitmq::KIND),
+        Input::Cache(_) => Some(memcached::KIND),
+        Input::Identity(_) => Some(keystone::KIND),
+        Input::Service { kind, .. } => Some(kind),
         _ => None,
     };
-    takes.into_iter().filter_map(source).collect()
+    inputs.into_iter().filter_map(source).collect()
 }
 
-/// A part, what may exist instead of it, and the parts that cannot be without it.
+/// A part with its alternative and its dependents.
 struct NeededPart {
     part: &'static dyn AnyPart,
     instead: Option<&'static str>,
     dependents: Vec<&'static dyn AnyPart>,
 }
 
-/// One rule for each part that others need.
+/// One rule for each required part.
 pub(crate) fn rules(parts: &[&'static dyn AnyPart]) -> Vec<ValidationRule> {
     let mut needed: BTreeMap<&str, NeededPart> = BTreeMap::new();
     for part in parts {
@@ -83,14 +83,13 @@ fn rule(needed: &NeededPart) -> ValidationRule {
     validation(
         format!("{existing}{} || {}", enabled(*part), unused.join(" && ")),
         format!(
-            "spec.{field} is not enabled, and {} cannot be without it: set spec.{field}.enabled to true, {remedy}or \
-             set enabled to false there as well",
+            "spec.{field} is disabled, but required by {}: set spec.{field}.enabled to true, {remedy}or disable those as well",
             fields.join(", ")
         ),
     )
 }
 
-/// Whether a cloud has a part, in CEL.
+/// CEL expression: the cloud has the part.
 fn enabled(part: &dyn AnyPart) -> String {
     let field = format!("self.spec.{}", part.field());
     match part.presence() {

@@ -1,4 +1,4 @@
-//! Settling: fills in what a service takes from what its cloud has.
+//! Settling: fills in the inputs of a service from its cloud.
 
 use openstack_operator_model::common::{Exposure, NameReference, PodAdditions, Scheduling};
 use openstack_operator_model::kind::Kind;
@@ -7,48 +7,48 @@ use openstack_operator_model::service::Invalid;
 use super::Cloud;
 use crate::concern::{CacheSettings, DatabaseSettings, IdentitySettings, MessagingSettings};
 use crate::control_plane::ComponentSettings;
-use crate::takes::{Link, Needed, Role, Scale, Take};
+use crate::inputs::{Input, Link, Needed, Role, Scale};
 use crate::{keystone, mariadb, memcached, rabbitmq};
 
-/// Pods that share nothing, in a cloud that survives the loss of a node.
+/// Pods of a stateless component in a highly available cloud.
 const STATELESS: i32 = 2;
-/// Members of a quorum in such a cloud.
+/// Members of a quorum in a highly available cloud.
 pub(crate) const QUORUM: i32 = 3;
 
-/// Why something cannot be settled.
+/// Reason why an input cannot be filled in.
 pub(super) enum Unsettled {
-    /// The part is left out, and the rest of the cloud is not.
+    /// The part is skipped; the rest of the cloud is deployed.
     LeftOut(String),
     Invalid(Invalid),
 }
 
 type Result = std::result::Result<(), Unsettled>;
 
-/// Fills in one thing that the part of this block takes. What the block says itself stays.
-pub(super) fn settle(take: Take<'_>, cloud: &Cloud<'_>, block: &str) -> Result {
-    match take {
-        Take::Exposure(exposure) => settle_exposure(exposure, cloud, block),
-        Take::Hostname { host, hostname, .. } => {
+/// Fills in one input of the part. Values of the block take precedence.
+pub(super) fn settle(input: Input<'_>, cloud: &Cloud<'_>, block: &str) -> Result {
+    match input {
+        Input::Exposure(exposure) => settle_exposure(exposure, cloud, block),
+        Input::Hostname { host, hostname, .. } => {
             hostname.get_or_insert_with(|| format!("{host}.{}", cloud.spec.public_domain));
         }
-        Take::Region { region, .. } => {
+        Input::Region { region, .. } => {
             region.get_or_insert_with(|| cloud.spec.region.clone());
         }
-        Take::Database { settings, needed, .. } => return settle_database(settings, needed, cloud),
-        Take::Messaging { settings, needed, .. } => return settle_messaging(settings, needed, cloud),
-        Take::Cache(settings) => settle_cache(settings, cloud),
-        Take::Identity(settings) => return settle_identity(settings, cloud),
-        Take::Service { kind, link, reference, .. } => return settle_service(kind, link, reference, cloud),
-        Take::Scheduling { field, role, scheduling } => {
+        Input::Database { settings, needed, .. } => return settle_database(settings, needed, cloud),
+        Input::Messaging { settings, needed, .. } => return settle_messaging(settings, needed, cloud),
+        Input::Cache(settings) => settle_cache(settings, cloud),
+        Input::Identity(settings) => return settle_identity(settings, cloud),
+        Input::Service { kind, link, reference, .. } => return settle_service(kind, link, reference, cloud),
+        Input::Scheduling { field, role, scheduling } => {
             return settle_scheduling(&path(block, field), role, scheduling, cloud);
         }
-        Take::Component { field, settings } => {
+        Input::Component { field, settings } => {
             let wanted = |given: &&ComponentSettings| given.service == block && given.component == field;
             if let Some(given) = cloud.spec.components.iter().find(wanted) {
                 *settings = given.settings.clone();
             }
         }
-        Take::Replicas { scale, replicas } => {
+        Input::Replicas { scale, replicas } => {
             if cloud.spec.high_availability {
                 replicas.get_or_insert(match scale {
                     Scale::Quorum => QUORUM,
@@ -56,13 +56,13 @@ pub(super) fn settle(take: Take<'_>, cloud: &Cloud<'_>, block: &str) -> Result {
                 });
             }
         }
-        Take::StorageClass(class) => {
+        Input::StorageClass(class) => {
             if class.is_none() {
                 class.clone_from(&cloud.spec.storage_class_name);
             }
         }
-        Take::Pods { additions, .. } => add_to_pods(additions, cloud, block),
-        Take::Users(_) => {}
+        Input::Pods { additions, .. } => add_to_pods(additions, cloud, block),
+        Input::Users(_) => {}
     }
     Ok(())
 }
@@ -81,11 +81,11 @@ fn settle_exposure(exposure: &mut Exposure, cloud: &Cloud<'_>, block: &str) {
     exposure.public_scheme.get_or_insert(cloud.spec.public_scheme);
 }
 
-/// Where something is taken from a part that the cloud does not have.
+/// Handles an input from a part that the cloud does not have.
 fn left_out(kind: Kind, needed: Needed, alternative: &str) -> Result {
     match needed {
         Needed::Always => {
-            Err(Unsettled::LeftOut(format!("it needs {}, which is not enabled{alternative}", kind.kind)))
+            Err(Unsettled::LeftOut(format!("it requires {}, which is disabled{alternative}", kind.kind)))
         }
         Needed::When(_) => Ok(()),
     }
@@ -153,7 +153,7 @@ fn settle_service(
     }
 }
 
-/// Puts the topology that a block names, or that its role has by default, in place.
+/// Applies the topology that the block names, or the default of its role.
 fn settle_scheduling(field: &str, role: Role, scheduling: &mut Scheduling, cloud: &Cloud<'_>) -> Result {
     let find = |name: &str| cloud.spec.topologies.iter().find(|topology| topology.name == name);
     let found = match scheduling.topology.take() {
@@ -161,12 +161,12 @@ fn settle_scheduling(field: &str, role: Role, scheduling: &mut Scheduling, cloud
             let names: Vec<&str> =
                 cloud.spec.topologies.iter().map(|topology| topology.name.as_str()).collect();
             let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            let reason = format!("{name:?} is not the name of one of spec.topologies, which has {known}");
+            let reason = format!("{name:?} is not in spec.topologies: known topologies are {known}");
             Unsettled::Invalid(Invalid::new(format!("{field}.topology"), reason))
         })?),
         None => match role {
             Role::Control => find("control"),
-            // Nodes that run VMs are part of the virtual networks.
+            // Compute nodes are part of the virtual networks.
             Role::Network => find("network").or_else(|| find("compute")),
             Role::Compute => find("compute"),
         },

@@ -1,9 +1,10 @@
-# Finds out what guests of this node can run on, by running one. A /dev/kvm that can be opened says little.
+# Detects the virtualization type of the node by booting a guest. An accessible /dev/kvm does not prove that KVM
+# works.
 set -eu
 result=/run/libvirt/openstack-virt-type
 
-# A guest that asks its processor whether it has 64 bits, and if so writes to the port at which QEMU ends with 33.
-# Its processor is the node's, as that of servers is.
+# Boots a guest that checks its CPU for 64-bit support and writes to the port at which QEMU exits with 33. It uses the
+# CPU model of instances.
 boots() {
     firmware=$(mktemp)
     {
@@ -11,7 +12,7 @@ boots() {
         # mov eax, 80000001h; cpuid; test edx, 1 << 29; jz 1f; mov al, 10h; out f4h, al; 1: mov al, 20h; out f4h, al; hlt
         printf '\x66\xb8\x01\x00\x00\x80\x0f\xa2\x66\xf7\xc2\x00\x00\x00\x20\x74\x04\xb0\x10\xe6\xf4\xb0\x20\xe6\xf4\xf4'
         head -c 214 /dev/zero
-        # Where a processor begins: jmp to the above.
+        # Reset vector: jmp to the above.
         printf '\xe9\x0d\xff'
         head -c 13 /dev/zero
     } >"$firmware"
@@ -22,7 +23,7 @@ boots() {
     [ "$status" = 33 ]
 }
 
-reason='as the object says'
+reason='set in the spec'
 virt_type=$VIRT_TYPE
 if [ "$virt_type" = auto ]; then
     if [ ! -e /dev/kvm ]; then

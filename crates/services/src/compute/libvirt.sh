@@ -1,8 +1,8 @@
-# Runs libvirt so that guests outlive this pod: what stays in the pod's control groups is killed with it.
+# Runs libvirt so that guests survive this pod: processes in the cgroups of the pod are killed with it.
 set -eu
 group=openstack-libvirt
 
-# Read once: the file changes while this process moves.
+# Read once, because the file changes while this process moves.
 places=$(cat /proc/self/cgroup)
 while IFS=: read -r number controllers _; do
     if [ "$number" = 0 ]; then
@@ -20,7 +20,7 @@ while IFS=: read -r number controllers _; do
     echo $$ >"$directory/$group/cgroup.procs"
 done <<<"$places"
 
-# It holds the guests' consoles, so one that runs is kept. Its number alone may be anybody's.
+# virtlogd holds the consoles of guests, so a running one is kept. Its PID may have been reused.
 logger=$(cat /run/libvirt/virtlogd.pid 2>/dev/null || echo none)
 if [ "$(cat "/proc/$logger/comm" 2>/dev/null)" != virtlogd ]; then
     virtlogd -d -f /etc/libvirt/virtlogd.conf -p /run/libvirt/virtlogd.pid

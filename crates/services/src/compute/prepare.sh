@@ -1,4 +1,4 @@
-# Gives Nova its directories on the node, and waits for libvirt. What is on the node belongs to root at first.
+# Creates the directories of Nova on the node, which belong to root at first, and waits for libvirt.
 set -eu
 for directory in /var/lib/nova /var/lib/nova/instances /var/lib/nova/tmp; do
     mkdir -p "$directory"

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cloud::{AnyPart, Presence};
+use crate::inputs::ALL_COMPONENTS;
 use crate::neutron::Mechanism;
-use crate::takes::ALL_COMPONENTS;
 
-/// An OpenStack cloud.
+/// OpenStack cloud.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "openstack.k8s.io",
@@ -29,9 +29,9 @@ use crate::takes::ALL_COMPONENTS;
     shortname = "oscp",
     category = "openstack",
     validation = Rule::new("has(self.spec.storageClassName) == has(oldSelf.spec.storageClassName) && (!has(self.spec.storageClassName) || self.spec.storageClassName == oldSelf.spec.storageClassName)")
-        .message("spec.storageClassName cannot be changed: the volumes stay where they are"),
+        .message("spec.storageClassName cannot be changed: existing volumes keep their storage class"),
     validation = Rule::new("!has(self.spec.storageBackend)")
-        .message("spec.storageBackend is not supported yet: leave it out, and describe the storage of images in spec.glance.storage"),
+        .message("spec.storageBackend is not supported yet: remove it and configure image storage in spec.glance.storage"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(
         name = "Since",
@@ -41,26 +41,27 @@ use crate::takes::ALL_COMPONENTS;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct OpenStackControlPlaneSpec {
-    /// Name of the region.
+    /// OpenStack region of all services.
     #[serde(default = "region")]
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
     pub region: String,
     /// OpenStack release of all services.
     #[serde(default)]
     pub release: Release,
-    /// Where images of all services come from.
+    /// Source of the container images of all services.
     #[serde(default, skip_serializing_if = "is_default")]
     pub images: Images,
-    /// Whether the cloud survives the loss of a node: three members of each quorum, two pods of everything else.
-    /// `replicas` in a block wins over it.
+    /// Whether the cloud survives the loss of a node. Clusters with a quorum get 3 members and other services 2 pods;
+    /// `replicas` in a block overrides this.
     #[serde(default)]
     pub high_availability: bool,
-    /// Storage class of all volumes; the cluster's default where none is given. It cannot be changed later.
+    /// Storage class of all volumes. Defaults to the default class of the Kubernetes cluster. It cannot be changed
+    /// later.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub storage_class_name: Option<String>,
-    /// Sets of nodes for pods, which blocks name in `topology`. Those named `control`, `network` and `compute` are
-    /// the defaults of services, of the virtual networks on nodes and of compute nodes.
+    /// Named scheduling constraints, which blocks refer to in `topology`. `control`, `network` and `compute` are the
+    /// defaults of services, of networking agents and of compute nodes.
     #[serde(default)]
     #[schemars(length(max = 16), extend(
         "x-kubernetes-list-type" = "map",
@@ -70,61 +71,61 @@ pub struct OpenStackControlPlaneSpec {
     /// Not supported yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_backend: Option<StorageBackend>,
-    /// What makes virtual networks: OVN, or Open vSwitch with Neutron's own agents. It cannot be changed later.
+    /// Backend of virtual networks: OVN, or Open vSwitch with Neutron's agents. It cannot be changed later.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-validations" = [{
         "rule": "self == oldSelf",
-        "message": "networkBackend cannot be changed: the ports of VMs would have to be created anew",
+        "message": "networkBackend cannot be changed: the ports of instances would have to be recreated",
     }]))]
     pub network_backend: Mechanism,
-    /// Encryption between services.
+    /// TLS between services.
     #[serde(default)]
     pub tls: Tls,
-    /// Gateway through which the APIs are reached from outside.
+    /// Gateway that exposes the APIs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_ref: Option<GatewayReference>,
-    /// Domain of the APIs: each is reached as `<service>.<publicDomain>`.
+    /// Domain of the public host names: `<service>.<publicDomain>`.
     #[serde(default = "domain")]
     #[schemars(length(min = 1, max = 200), regex(pattern = schema::NAME))]
     pub public_domain: String,
-    /// How clients speak to the Gateway.
+    /// Scheme of public URLs.
     #[serde(default)]
     pub public_scheme: Scheme,
-    /// Existing database server, in place of `mariadb`.
+    /// Existing database server instead of `mariadb`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub database: Option<ExistingDatabase>,
-    /// Existing RabbitMQ servers, in place of `rabbitmq`.
+    /// Existing RabbitMQ servers instead of `rabbitmq`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messaging: Option<ExistingMessaging>,
-    /// Existing Memcached servers, in place of `memcached`.
+    /// Existing Memcached servers instead of `memcached`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<ExistingCache>,
-    /// Existing Keystone, in place of `keystone`.
+    /// Existing Keystone instead of `keystone`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<ExistingIdentity>,
-    /// Resources and images of services and of their components.
+    /// Resources and images of services and their components.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend(
         "x-kubernetes-list-type" = "map",
         "x-kubernetes-list-map-keys" = ["service", "component"],
     ))]
     pub components: Vec<ComponentSettings>,
-    /// Volumes for pods of the cloud, e.g. with CA bundles or vendor drivers.
+    /// Extra volumes of all pods, e.g. CA bundles or vendor drivers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend(
         "x-kubernetes-list-type" = "map",
         "x-kubernetes-list-map-keys" = ["name"],
     ))]
     pub extra_mounts: Vec<CloudMount>,
-    /// Labels of all pods, besides the operator's own.
+    /// Extra labels of all pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::pod_labels")]
     pub pod_labels: BTreeMap<String, String>,
-    /// Annotations of all pods, besides the operator's own.
+    /// Extra annotations of all pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::pod_annotations")]
     pub pod_annotations: BTreeMap<String, String>,
-    /// Blocks of the parts, by field. Their schemas are added to the definition.
+    /// Blocks of the parts by field. `add_parts` adds their schemas.
     #[serde(flatten)]
     #[schemars(skip)]
     pub blocks: BTreeMap<String, Value>,
@@ -139,7 +140,7 @@ fn domain() -> String {
 }
 
 impl OpenStackControlPlaneSpec {
-    /// What the spec says of a part.
+    /// The block of a part.
     pub(crate) fn block(&self, field: &str) -> &Value {
         static EMPTY: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| serde_json::json!({}));
         self.blocks.get(field).unwrap_or(&EMPTY)
@@ -152,17 +153,17 @@ impl OpenStackControlPlaneSpec {
     }
 }
 
-/// A named set of nodes, and how pods are spread over them.
+/// Named scheduling constraints of pods.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Topology {
-    /// Name by which blocks refer to it.
+    /// Name that blocks refer to.
     #[schemars(length(min = 1, max = 63), regex(pattern = schema::PLAIN_NAME))]
     pub name: String,
     #[serde(flatten)]
     pub scheduling: Scheduling,
 }
 
-/// What block storage stands on.
+/// Backend of block storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StorageBackend {
@@ -170,15 +171,15 @@ pub enum StorageBackend {
     Lvm,
 }
 
-/// Encryption between services.
+/// TLS between services.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     {
         "rule": "!has(self.enabled) || !self.enabled",
-        "message": "tls.enabled is not supported yet: leave it out, and end TLS at the Gateway",
+        "message": "tls.enabled is not supported yet: remove it and terminate TLS at the Gateway",
     },
-    { "rule": "!has(self.issuerRef)", "message": "tls.issuerRef is not supported yet: leave it out" },
+    { "rule": "!has(self.issuerRef)", "message": "tls.issuerRef is not supported yet: remove it" },
 ]))]
 pub struct Tls {
     /// Not supported yet.
@@ -189,7 +190,7 @@ pub struct Tls {
     pub issuer_ref: Option<IssuerReference>,
 }
 
-/// An issuer of certificates.
+/// Issuer of certificates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IssuerReference {
     /// Name of the issuer.
@@ -207,14 +208,14 @@ pub enum IssuerKind {
     ClusterIssuer,
 }
 
-/// A database server that exists already. The operator creates databases and users on it.
+/// Existing database server. The operator creates databases and users on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExistingDatabase {
-    /// Name or address of the server.
+    /// Host name or address of the server.
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::HOST))]
     pub host: String,
-    /// Port of the server; 3306 where none is given.
+    /// Port of the server. Defaults to 3306.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub port: Option<u16>,
@@ -222,34 +223,34 @@ pub struct ExistingDatabase {
     pub admin_secret_ref: NameReference,
 }
 
-/// RabbitMQ servers that exist already. All services share a virtual host and a user on them.
+/// Existing RabbitMQ servers. All services share one virtual host and one user.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExistingMessaging {
-    /// The servers, as `host:port`.
+    /// Servers as `host:port`.
     #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 253), regex(pattern = schema::HOST_PORT)))]
     pub hosts: Vec<String>,
     /// Secret with `username` and `password`.
     pub secret_ref: NameReference,
-    /// Virtual host; `/` where none is given.
+    /// Virtual host. Defaults to `/`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
     pub virtual_host: Option<String>,
 }
 
-/// Memcached servers that exist already.
+/// Existing Memcached servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExistingCache {
-    /// The servers, as `host:port`.
+    /// Servers as `host:port`.
     #[schemars(length(min = 1, max = 32), inner(length(min = 1, max = 253), regex(pattern = schema::HOST_PORT)))]
     pub servers: Vec<String>,
 }
 
-/// A Keystone that exists already. The operator registers services and creates their users on it.
+/// Existing Keystone. The operator registers services and their users in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExistingIdentity {
-    /// Its address, with the version, e.g. `https://keystone.example.com:5000/v3`.
+    /// URL with the version, e.g. `https://keystone.example.com:5000/v3`.
     #[schemars(length(min = 1, max = 512), regex(pattern = r"^https?://\S+/v3$"))]
     pub auth_url: String,
     /// Secret with `username` and `password` of an administrator.
@@ -259,11 +260,11 @@ pub struct ExistingIdentity {
 /// Resources and image of one component of a service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComponentSettings {
-    /// Name of the service's block.
+    /// Field of the service in this spec, e.g. `nova`.
     #[schemars(length(min = 1, max = 32))]
     pub service: String,
-    /// Field of the component in the service's own kind, e.g. `scheduler` or `ovs.agents`; `all` for every component that
-    /// the list does not name.
+    /// Field of the component in the kind of the service, e.g. `scheduler` or `ovs.agents`. `all` means all
+    /// components that the list does not name.
     #[serde(default = "all_components")]
     #[schemars(length(min = 1, max = 32))]
     pub component: String,
@@ -275,10 +276,10 @@ fn all_components() -> String {
     ALL_COMPONENTS.to_owned()
 }
 
-/// A volume for pods of some services.
+/// Volume of pods of some services.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CloudMount {
-    /// Services whose pods have it, by the names of their blocks; all where none is given.
+    /// Services whose pods mount the volume, by their field in this spec. Defaults to all services.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 40), inner(length(min = 1, max = 63)))]
     pub services: Vec<String>,

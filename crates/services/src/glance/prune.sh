@@ -1,5 +1,5 @@
 #!/bin/bash
-# Keeps the cache of images within its size: glance-cache-pruner looks once and ends.
+# Limits the size of the image cache: glance-cache-pruner runs once and exits.
 set -eu
 mkdir -p /var/lib/glance/image-cache
 while true; do

@@ -1,4 +1,4 @@
-//! Glance's settings.
+//! Settings of Glance.
 
 use kube::CustomResource;
 use openstack_operator_model::common::{DeletionPolicy, NameReference, Origin};
@@ -7,7 +7,7 @@ use openstack_operator_model::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::takes::{Take, Takes};
+use crate::inputs::{Input, Inputs};
 use crate::template::ApiTemplate;
 
 /// Image service.
@@ -35,23 +35,23 @@ pub struct GlanceSpec {
 #[schemars(extend("x-kubernetes-validations" = [
     {
         "rule": "!has(self.replicas) || self.replicas == 1 || has(self.storageType) && self.storageType != 'pvc' || has(self.storage) && (has(self.storage.backend) && self.storage.backend != 'pvc' || has(self.storage.pvc) && has(self.storage.pvc.accessMode) && self.storage.pvc.accessMode == 'ReadWriteMany')",
-        "message": "more than one replica needs images that all can reach: storage.pvc.accessMode ReadWriteMany, or another storage.backend",
+        "message": "more than one replica requires shared image storage: storage.pvc.accessMode ReadWriteMany, or another storage.backend",
     },
     {
         "rule": "!has(self.storageType) || !has(self.storage) || !has(self.storage.backend)",
-        "message": "storageType and storage.backend say the same: leave one of them out",
+        "message": "storageType excludes storage.backend: set one of them",
     },
 ]))]
 pub struct GlanceTemplate {
     #[serde(flatten)]
     pub api: ApiTemplate,
-    /// Where images are kept, in short: `ceph`, `pvc` or `swift`, with the defaults of `storage`.
+    /// Image storage in short form: `ceph`, `pvc` or `swift`, with the defaults of `storage`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_type: Option<StorageType>,
-    /// Where images are kept.
+    /// Image storage.
     #[serde(default)]
     pub storage: ImageStorage,
-    /// Copies of images in the pods of the API.
+    /// Image cache of each API pod.
     #[serde(default)]
     pub image_cache: ImageCache,
 }
@@ -66,24 +66,24 @@ impl GlanceTemplate {
         }
     }
 
-    /// Whether only one pod at a time can have the images.
+    /// Whether the image volume can be mounted on one node only.
     pub(super) fn is_exclusive(&self) -> bool {
         self.backend() == StoreBackend::Pvc && self.storage.pvc.access_mode == AccessMode::ReadWriteOnce
     }
 }
 
-impl Takes for GlanceTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
+impl Inputs for GlanceTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
         let exclusive = self.is_exclusive();
-        let mut takes = self.api.takes();
-        // A volume of one node cannot serve a second pod, however available the cloud is to be.
-        takes.retain(|take| !exclusive || !matches!(take, Take::Replicas { .. }));
-        takes.push(Take::StorageClass(&mut self.storage.pvc.storage_class));
-        takes
+        let mut inputs = self.api.inputs();
+        // A ReadWriteOnce volume cannot serve a second pod, even in a highly available cloud.
+        inputs.retain(|input| !exclusive || !matches!(input, Input::Replicas { .. }));
+        inputs.push(Input::StorageClass(&mut self.storage.pvc.storage_class));
+        inputs
     }
 }
 
-/// Where images are kept, in short.
+/// Image storage in short form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StorageType {
@@ -92,26 +92,26 @@ pub enum StorageType {
     Swift,
 }
 
-/// Where images are kept.
+/// Image storage.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
-    { "rule": "!has(self.backend) || self.backend != 's3' || has(self.s3)", "message": "backend s3 needs s3.endpoint, s3.bucket and s3.secretRef" },
+    { "rule": "!has(self.backend) || self.backend != 's3' || has(self.s3)", "message": "backend s3 requires s3.endpoint, s3.bucket and s3.secretRef" },
 ]))]
 pub struct ImageStorage {
-    /// What keeps the images; `pvc` where nothing is given.
+    /// Storage backend. Defaults to `pvc`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<StoreBackend>,
-    /// The volume of backend `pvc`.
+    /// Volume of backend `pvc`.
     #[serde(default)]
     pub pvc: VolumeStore,
-    /// The pool of backend `rbd`.
+    /// Pool of backend `rbd`.
     #[serde(default)]
     pub rbd: RbdStore,
-    /// The container of backend `swift`.
+    /// Container of backend `swift`.
     #[serde(default)]
     pub swift: SwiftStore,
-    /// The bucket of backend `s3`.
+    /// Bucket of backend `s3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub s3: Option<S3Store>,
 }
@@ -119,37 +119,37 @@ pub struct ImageStorage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreBackend {
-    /// Files on a volume.
+    /// Volume.
     #[default]
     Pvc,
-    /// A pool of a Ceph cluster.
+    /// Ceph pool.
     Rbd,
-    /// The cloud's own object store.
+    /// Swift of the cloud.
     Swift,
-    /// Any object store that speaks S3.
+    /// S3-compatible object store.
     S3,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
-    { "rule": "has(self.size) == has(oldSelf.size) && (!has(self.size) || self.size == oldSelf.size)", "message": "storage.pvc.size cannot be changed yet: grow the claim itself where its class allows it" },
-    { "rule": "has(self.accessMode) == has(oldSelf.accessMode) && (!has(self.accessMode) || self.accessMode == oldSelf.accessMode)", "message": "storage.pvc.accessMode cannot be changed: the volume stays what it is" },
-    { "rule": "has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)", "message": "storage.pvc.storageClass cannot be changed: the volume stays where it is" },
+    { "rule": "has(self.size) == has(oldSelf.size) && (!has(self.size) || self.size == oldSelf.size)", "message": "storage.pvc.size cannot be changed yet: resize the PersistentVolumeClaim instead" },
+    { "rule": "has(self.accessMode) == has(oldSelf.accessMode) && (!has(self.accessMode) || self.accessMode == oldSelf.accessMode)", "message": "storage.pvc.accessMode cannot be changed: the existing volume keeps its access mode" },
+    { "rule": "has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)", "message": "storage.pvc.storageClass cannot be changed: the existing volume keeps its storage class" },
 ]))]
 pub struct VolumeStore {
     /// Size of the volume.
     #[serde(default = "size", deserialize_with = "schema::read")]
     #[schemars(schema_with = "schema::size")]
     pub size: String,
-    /// Storage class of the volume; the cluster's default where none is given.
+    /// Storage class of the volume. Defaults to the default class of the Kubernetes cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub storage_class: Option<String>,
-    /// Whether pods of several nodes can have the volume at once.
+    /// Access mode of the volume. More than one replica requires `ReadWriteMany`.
     #[serde(default)]
     pub access_mode: AccessMode,
-    /// What becomes of the images when the object is deleted.
+    /// Policy for the images when the object is deleted.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
 }
@@ -176,20 +176,19 @@ pub enum AccessMode {
     ReadWriteMany,
 }
 
-/// A pool of a Ceph cluster.
+/// Ceph pool.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RbdStore {
-    /// Name of the pool.
+    /// Name of the Ceph pool.
     #[serde(default = "pool")]
     #[schemars(length(min = 1, max = 128), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
     pub pool: String,
-    /// Name of the Ceph user, without `client.`.
+    /// Name of the Ceph user without `client.`.
     #[serde(default = "user")]
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
     pub user: String,
-    /// Secret with `ceph.conf` and `ceph.client.<user>.keyring`; the one named after the object, with `-ceph` at its
-    /// end, where none is given.
+    /// Secret with `ceph.conf` and `ceph.client.<user>.keyring`. Defaults to `<object>-ceph`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ceph_secret_ref: Option<NameReference>,
 }
@@ -208,10 +207,10 @@ fn user() -> String {
     "glance".to_owned()
 }
 
-/// A container of the cloud's own object store.
+/// Swift container.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SwiftStore {
-    /// Name of the container.
+    /// Name of the Swift container.
     #[serde(default = "container")]
     #[schemars(length(min = 1, max = 128), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
     pub container: String,
@@ -230,7 +229,7 @@ fn container() -> String {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct S3Store {
-    /// Address of the object store, e.g. `https://s3.example.com`.
+    /// URL of the object store, e.g. `https://s3.example.com`.
     #[schemars(length(min = 1, max = 512), regex(pattern = r"^https?://\S+$"))]
     pub endpoint: String,
     /// Name of the bucket.
@@ -243,10 +242,10 @@ pub struct S3Store {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageCache {
-    /// Whether copies are kept.
+    /// Whether API pods cache images.
     #[serde(default)]
     pub enabled: bool,
-    /// How much is kept in each pod.
+    /// Maximum size of the cache in each pod.
     #[serde(default = "cache_size", deserialize_with = "schema::read")]
     #[schemars(schema_with = "schema::size")]
     pub max_size: String,

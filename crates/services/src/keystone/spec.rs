@@ -1,4 +1,4 @@
-//! Keystone's settings.
+//! Settings of Keystone.
 
 use kube::CustomResource;
 use openstack_operator_model::common::{Common, Exposure, Origin, SecretKeyReference};
@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::concern::{DatabaseSettings, MessagingSettings, ServiceCacheSettings};
-use crate::takes::{self, Needed, Role, Scale, Take, Takes};
+use crate::inputs::{self, Input, Inputs, Needed, Role, Scale};
 use crate::template::Notifications;
 
 /// Identity service.
@@ -20,7 +20,7 @@ use crate::template::Notifications;
     plural = "keystones",
     namespaced,
     status = "Status",
-    // Not `ks`, which is what Flux calls its Kustomizations.
+    // Not `ks`, the short name of Kustomizations of Flux.
     shortname = "kst",
     category = "openstack",
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint")
@@ -35,7 +35,7 @@ pub struct KeystoneSpec {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KeystoneTemplate {
-    /// Number of pods that serve the API; 1 where none is given.
+    /// Number of API pods. Defaults to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 32))]
     pub replicas: Option<i32>,
@@ -50,10 +50,10 @@ pub struct KeystoneTemplate {
     pub messaging: MessagingSettings,
     #[serde(default)]
     pub notifications: Notifications,
-    /// Keys that sign tokens.
+    /// Fernet keys that sign tokens.
     #[serde(default)]
     pub fernet: KeyRotation,
-    /// Keys that encrypt stored credentials.
+    /// Fernet keys that encrypt stored credentials.
     #[serde(default)]
     pub credential_keys: KeyRotation,
     #[serde(default)]
@@ -64,21 +64,21 @@ pub struct KeystoneTemplate {
     pub common: Common,
 }
 
-impl Takes for KeystoneTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
-        let mut takes = vec![
-            Take::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
-            Take::Exposure(&mut self.exposure),
-            Take::Region { field: "bootstrap.region", region: &mut self.bootstrap.region },
-            Take::Database { field: "database", needed: Needed::Always, settings: &mut self.database },
-            Take::Cache(&mut self.cache.servers),
+impl Inputs for KeystoneTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
+        let mut inputs = vec![
+            Input::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
+            Input::Exposure(&mut self.exposure),
+            Input::Region { field: "bootstrap.region", region: &mut self.bootstrap.region },
+            Input::Database { field: "database", needed: Needed::Always, settings: &mut self.database },
+            Input::Cache(&mut self.cache.servers),
         ];
         if self.notifications.enabled {
             let needed = Needed::When("has(self.spec.notifications) && self.spec.notifications.enabled");
-            takes.push(Take::Messaging { field: "messaging", needed, settings: &mut self.messaging });
+            inputs.push(Input::Messaging { field: "messaging", needed, settings: &mut self.messaging });
         }
-        takes.extend(takes::pods(&mut self.common.pods, Role::Control));
-        takes
+        inputs.extend(inputs::pods(&mut self.common.pods, Role::Control));
+        inputs
     }
 
     fn declaration() -> Self {
@@ -86,15 +86,15 @@ impl Takes for KeystoneTemplate {
     }
 }
 
-/// How often keys are rotated, and how many are kept.
+/// Rotation of keys.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyRotation {
-    /// When keys are rotated, as a cron expression in UTC. Names of months and days are in capitals.
+    /// Rotation schedule as a cron expression in UTC. Names of months and days are in capitals.
     #[serde(default = "weekly")]
     #[schemars(length(min = 9, max = 100), regex(pattern = schema::SCHEDULE))]
     pub rotation_schedule: String,
-    /// How many keys are kept. A key whose tokens are still valid is kept in any case.
+    /// Maximum number of keys. A key whose tokens are still valid is kept beyond it.
     #[serde(default = "three")]
     #[schemars(range(min = 3, max = 100))]
     pub max_active_keys: u32,
@@ -114,18 +114,18 @@ fn three() -> u32 {
     3
 }
 
-/// Single sign-on: what Keystone itself must be told. The front that speaks OpenID Connect is not part of it.
+/// Federation with OpenID Connect. The proxy that authenticates users is not part of Keystone.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Federation {
-    /// Whether users may log in with OpenID Connect.
+    /// Whether users can log in with OpenID Connect.
     #[serde(default)]
     pub enabled: bool,
-    /// Addresses of dashboards that may receive tokens.
+    /// URLs of dashboards that can receive tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 1, max = 512)))]
     pub trusted_dashboards: Vec<String>,
-    /// Variable in which the front passes the issuer.
+    /// Request variable in which the proxy passes the issuer.
     #[serde(default = "issuer")]
     #[schemars(length(min = 1, max = 128))]
     pub remote_id_attribute: String,
@@ -141,7 +141,7 @@ fn issuer() -> String {
     "HTTP_OIDC_ISS".to_owned()
 }
 
-/// The first administrator.
+/// Administrator and region that Keystone is bootstrapped with.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Bootstrap {
@@ -149,10 +149,10 @@ pub struct Bootstrap {
     #[serde(default = "admin")]
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
     pub admin_user: String,
-    /// Secret with the administrator's password. Generated where none is given.
+    /// Secret with the administrator's password. Defaults to a generated Secret `<object>-admin`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_password_secret_ref: Option<SecretKeyReference>,
-    /// Name of the region; RegionOne where none is given.
+    /// Name of the region. Defaults to RegionOne.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
     pub region: Option<String>,

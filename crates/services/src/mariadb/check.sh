@@ -1,4 +1,4 @@
-# Answers the kubelet: `alive` while the server works or receives its data, `ready` while it serves queries.
+# Probes: `alive` while the server runs or receives a state transfer, `ready` while it serves queries.
 set -eu
 settings=/etc/openstack/mariadb.cnf
 case $1 in
@@ -6,7 +6,7 @@ alive)
     [ -e /var/lib/mysql/sst_in_progress ] || exec mariadb-admin --defaults-file="$settings" --silent ping
     ;;
 ready)
-    # A donor serves too: mariadb-backup does not block it.
+    # A donor is ready as well: mariadb-backup does not block it.
     [ -e /run/mysqld/prepared ] &&
         mariadb --defaults-file="$settings" -N -e "SHOW STATUS WHERE Variable_name = 'wsrep_ready' AND Value = 'ON'
             OR Variable_name = 'wsrep_local_state' AND Value IN ('2', '4')" | grep -c wsrep_ | grep -q 2

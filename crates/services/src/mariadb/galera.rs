@@ -1,20 +1,21 @@
-//! Who may begin a Galera group: decided from what all members report, and only ever by an order that is given once.
+//! Bootstrap of a Galera cluster: the operator selects the member from the reports of all members and instructs it
+//! exactly once.
 
 use std::collections::BTreeMap;
 
 use openstack_operator_model::service::{Direction, Member, Order};
 use serde::Deserialize;
 
-/// Annotation with which one pod is told to begin the group: its uid and a number.
+/// Annotation that instructs a pod to bootstrap the cluster: its UID and restart count.
 pub(super) const BOOTSTRAP: &str = "openstack.k8s.io/galera-bootstrap";
-/// Member to which all writes go.
+/// Member that receives all writes.
 pub(super) const WRITER: &str = "writer";
-/// Last order that was given.
+/// Last bootstrap instruction.
 const ORDER: &str = "bootstrapOrder";
-/// Set once the group has served: from then on members without data are members that lost it.
+/// Set once the cluster has served: from then on, a member without data has lost it.
 const FORMED: &str = "formed";
 
-/// What a member says its volume holds.
+/// Report of a member about its volume.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 enum Report {
@@ -40,21 +41,21 @@ pub(super) fn direct(
         }
         return direction;
     }
-    // One member alone begins by itself, so that it needs no operator to come back.
+    // A single member bootstraps without the operator.
     if replicas == 1 {
         return direction;
     }
     let mut reports = Vec::new();
     for pod in &pods {
-        let told = member(pod).and_then(|member| {
+        let report = member(pod).and_then(|member| {
             let report = serde_json::from_str::<Report>(member.report.as_deref()?).ok()?;
             Some((member, report))
         });
-        let Some(told) = told else {
-            direction.waiting = Some(format!("pod {pod} has not reported what its volume holds"));
+        let Some(report) = report else {
+            direction.waiting = Some(format!("pod {pod} has not reported the content of its volume"));
             return direction;
         };
-        reports.push(told);
+        reports.push(report);
     }
     match choose(&reports, memory.contains_key(FORMED)) {
         Ok(chosen) => order(&mut direction, chosen),
@@ -63,42 +64,45 @@ pub(super) fn direct(
     direction
 }
 
-/// The member that holds the newest data, or why none may be chosen.
+/// The member with the newest data, or the reason why none can be selected.
 fn choose<'a>(reports: &[(&'a Member, Report)], formed: bool) -> Result<&'a Member, String> {
     let mut best: Option<(&Member, &str, (i64, u8))> = None;
-    let mut unplaced = None;
+    let mut unpositioned = None;
     for (member, report) in reports {
         let Report::Data { uuid, sequence, safe } = report else { continue };
-        // A member that has never been part of a group, or was stopped while it received its data, knows no place.
+        // A member that never joined a cluster, or stopped during a state transfer, has no position.
         if uuid.chars().all(|digit| matches!(digit, '0' | '-')) {
-            unplaced.get_or_insert(*member);
+            unpositioned.get_or_insert(*member);
             continue;
         }
         if let Some((other, known, _)) = best
             && known != uuid
         {
-            return Err(format!("pods {} and {} hold data of different groups", other.name, member.name));
+            return Err(format!(
+                "pods {} and {} contain data of different clusters",
+                other.name, member.name
+            ));
         }
-        // Of equals the first stays, which has the lowest ordinal.
+        // Of equal members the one with the lowest ordinal wins.
         if best.is_none_or(|(_, _, rank)| (*sequence, *safe) > rank) {
             best = Some((member, uuid, (*sequence, *safe)));
         }
     }
-    // Before the group has served, data without a place is data that was brought in; afterwards it may be half of it.
-    let unplaced = unplaced.filter(|_| !formed);
-    match (best.map(|(member, ..)| member).or(unplaced), reports.first()) {
+    // Before the cluster has served, data without a position is imported data; later it may be incomplete.
+    let unpositioned = unpositioned.filter(|_| !formed);
+    match (best.map(|(member, ..)| member).or(unpositioned), reports.first()) {
         (Some(member), _) => Ok(member),
         (None, Some((first, _))) if !formed => Ok(first),
-        _ => Err("no pod holds data although the group has served before: restore it".to_owned()),
+        _ => Err("no pod contains data although the cluster has served before: restore it".to_owned()),
     }
 }
 
-/// An order is for one start of one pod, so that it stays the same until that start has ended.
+/// An instruction applies to one start of one pod, so it stays the same until that start ends.
 fn order(direction: &mut Direction, chosen: &Member) {
     let value = format!("{}/{}", chosen.uid, chosen.restarts);
     direction.memory.insert(ORDER.to_owned(), value.clone());
     if chosen.annotations.get(BOOTSTRAP) == Some(&value) {
-        direction.waiting = Some(format!("pod {} begins the group", chosen.name));
+        direction.waiting = Some(format!("pod {} bootstraps the cluster", chosen.name));
     } else {
         direction.orders.push(Order {
             pod: chosen.name.clone(),
@@ -129,7 +133,7 @@ mod tests {
     const EMPTY: &str = r#"{"state":"empty"}"#;
 
     #[test]
-    fn the_first_of_empty_members_begins() {
+    fn the_first_of_empty_members_bootstraps() {
         let members = [member(0, EMPTY), member(1, EMPTY), member(2, EMPTY)];
         let direction = direct("db", 3, &members, &BTreeMap::new());
         assert_eq!(direction.orders[0].pod, "db-0");
@@ -138,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_begins_before_all_have_reported() {
+    fn no_member_bootstraps_before_all_have_reported() {
         let members = [member(0, EMPTY), member(2, EMPTY)];
         let direction = direct("db", 3, &members, &BTreeMap::new());
         assert!(direction.orders.is_empty());
@@ -146,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_data_wins_and_a_clean_stop_breaks_a_tie() {
+    fn the_newest_data_wins_and_a_clean_shutdown_breaks_ties() {
         let members = [member(0, &data(7, 0)), member(1, &data(9, 0)), member(2, &data(9, 1))];
         assert_eq!(direct("db", 3, &members, &BTreeMap::new()).orders[0].pod, "db-2");
     }
@@ -158,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_has_served_is_never_begun_empty() {
+    fn a_cluster_that_has_served_is_never_bootstrapped_empty() {
         let memory = BTreeMap::from([(FORMED.to_owned(), "true".to_owned())]);
         let members = [member(0, EMPTY), member(1, EMPTY), member(2, EMPTY)];
         let direction = direct("db", 3, &members, &memory);
@@ -166,30 +170,30 @@ mod tests {
     }
 
     #[test]
-    fn a_member_without_a_place_neither_wins_nor_stands_in_the_way() {
-        let nowhere =
+    fn a_member_without_a_position_neither_wins_nor_blocks() {
+        let without_position =
             r#"{"state":"data","uuid":"00000000-0000-0000-0000-000000000000","sequence":-1,"safe":0}"#;
         let members = [
-            member(0, nowhere),
+            member(0, without_position),
             member(1, &data(9, 0)),
             member(2, r#"{"state":"data","uuid":"","sequence":-1,"safe":0}"#),
         ];
         assert_eq!(direct("db", 3, &members, &BTreeMap::new()).orders[0].pod, "db-1");
-        let members = [member(0, EMPTY), member(1, nowhere), member(2, nowhere)];
+        let members = [member(0, EMPTY), member(1, without_position), member(2, without_position)];
         assert_eq!(direct("db", 3, &members, &BTreeMap::new()).orders[0].pod, "db-1");
         let formed = BTreeMap::from([(FORMED.to_owned(), "true".to_owned())]);
         assert!(direct("db", 3, &members, &formed).orders.is_empty());
     }
 
     #[test]
-    fn data_of_two_groups_needs_a_person() {
-        let stranger = r#"{"state":"data","uuid":"other","sequence":1,"safe":0}"#;
-        let members = [member(0, &data(1, 0)), member(1, stranger), member(2, EMPTY)];
+    fn data_of_two_clusters_requires_the_user() {
+        let other_cluster = r#"{"state":"data","uuid":"other","sequence":1,"safe":0}"#;
+        let members = [member(0, &data(1, 0)), member(1, other_cluster), member(2, EMPTY)];
         assert!(direct("db", 3, &members, &BTreeMap::new()).orders.is_empty());
     }
 
     #[test]
-    fn an_order_is_given_once_for_each_start() {
+    fn an_instruction_is_given_once_for_each_start() {
         let mut members = [member(0, EMPTY), member(1, EMPTY), member(2, EMPTY)];
         members[0].annotations.insert(BOOTSTRAP.to_owned(), "uid-0/0".to_owned());
         assert!(direct("db", 3, &members, &BTreeMap::new()).orders.is_empty());
@@ -200,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_writer_stays_while_it_serves() {
+    fn the_writer_stays_while_it_is_ready() {
         let mut members = [member(0, EMPTY), member(1, EMPTY), member(2, EMPTY)];
         members[1].ready = true;
         let direction = direct("db", 3, &members, &BTreeMap::new());
@@ -213,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn one_member_needs_no_order() {
+    fn one_member_needs_no_instruction() {
         let direction = direct("db", 1, &[member(0, EMPTY)], &BTreeMap::new());
         assert!(direction.orders.is_empty() && direction.waiting.is_none());
     }

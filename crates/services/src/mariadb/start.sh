@@ -1,4 +1,4 @@
-# Starts one member of the database group: it joins others that run, or begins the group where it may.
+# Starts one member of the Galera cluster: it joins running members, or bootstraps the cluster if instructed.
 set -eu
 . /etc/openstack/report.sh
 
@@ -6,7 +6,7 @@ live=/etc/openstack/live
 ran=/run/mysqld/ran
 ordered="$data/.bootstrapped"
 
-# From now on every other member may ask for this one.
+# From now on other members can connect to this one.
 self=$POD_NAME.
 members=$(cat "$live/members")
 
@@ -22,14 +22,15 @@ a_peer_serves() {
     return 1
 }
 
-# An order names this pod and a number, and is obeyed once, so that a restart in place never begins a second group.
-told_to_begin() {
+# An instruction names this pod and a number and is executed once, so a container restart never bootstraps a second
+# cluster.
+instructed_to_bootstrap() {
     order=$(sed -n 's/^openstack.k8s.io\/galera-bootstrap="\(.*\)"$/\1/p' /etc/podinfo/annotations)
     [ -n "$order" ] && [ "${order%%/*}" = "$POD_UID" ] && [ "$(cat "$ordered" 2>/dev/null)" != "$order" ]
 }
 
-# The administrator's password is set at each start through the socket, where the system's user is enough: so a
-# password that was made anew reaches the server.
+# Sets the password of the administrator at each start through the socket, which needs no password, so that a
+# regenerated password reaches the server.
 prepare_administrator() {
     until mariadb --defaults-file="$settings" -N -e "SHOW STATUS LIKE 'wsrep_ready'" 2>/dev/null | grep -q ON; do
         sleep 0.5
@@ -43,7 +44,7 @@ SQL
 }
 
 run() {
-    # A view that was saved by a crash makes a joiner wait for members that may be gone.
+    # A view saved by a crash makes a joiner wait for members that may be lost.
     rm -f "$data/gvwstate.dat" /run/mysqld/prepared
     touch "$ran"
     prepare_administrator &
@@ -53,7 +54,7 @@ run() {
         --wsrep-cluster-address="gcomm://$addresses" "$@"
 }
 
-begin() {
+bootstrap() {
     if [ -e "$data/grastate.dat" ]; then
         sed -i 's/^safe_to_bootstrap:.*/safe_to_bootstrap: 1/' "$data/grastate.dat"
     fi
@@ -63,13 +64,13 @@ begin() {
 waited=0
 while :; do
     if a_peer_serves; then run; fi
-    if [ "$(cat "$live/mode")" = single ]; then begin; fi
-    if told_to_begin; then
+    if [ "$(cat "$live/mode")" = single ]; then bootstrap; fi
+    if instructed_to_bootstrap; then
         printf '%s' "$order" >"$ordered"
         sync "$ordered"
-        begin
+        bootstrap
     fi
-    # After a crash the setup container's report is out of date: leave a new one as last words, once.
+    # After a crash the report of the init container is outdated: write a new one and exit, once.
     if [ -e "$ran" ] && [ "$waited" -ge 10 ]; then
         rm "$ran"
         report >/dev/termination-log

@@ -1,4 +1,4 @@
-//! What the agents of nodes have in common.
+//! Common parts of the agents on nodes.
 
 use openstack_operator_model::common::{ContainerSettings, Scheduling};
 use openstack_operator_model::image::ImageNames;
@@ -10,10 +10,10 @@ use openstack_operator_model::status::ComputeServer;
 use super::{Neutron, NeutronSpec, PROJECT};
 use crate::{nova, shared, switch};
 
-/// Settings that every agent reads first.
+/// Configuration file that all agents read first.
 const CONFIGURATION: &str = "agent.conf";
 
-/// How agents become root for what only root may do.
+/// Common configuration of agents, including commands that run as root.
 pub(super) fn configuration() -> Document {
     Document::new()
         .set("DEFAULT", "use_stderr", true)
@@ -23,7 +23,7 @@ pub(super) fn configuration() -> Document {
         .set("privsep", "helper_command", "sudo neutron-rootwrap /etc/neutron/rootwrap.conf privsep-helper")
 }
 
-/// Whom agents ask for what servers want to know of themselves.
+/// Options of metadata agents for the metadata API.
 pub(super) fn metadata_options(compute: &ComputeServer) -> Document {
     Document::new()
         .set("DEFAULT", "nova_metadata_host", &compute.metadata_host)
@@ -31,7 +31,7 @@ pub(super) fn metadata_options(compute: &ComputeServer) -> Document {
         .set("DEFAULT", "metadata_workers", 1)
 }
 
-/// What proves to Nova that an agent asks.
+/// Secret that metadata agents share with Nova.
 pub(super) fn metadata_secret(compute: &ComputeServer) -> Variable {
     Variable::secret("OS_DEFAULT__METADATA_PROXY_SHARED_SECRET", &compute.metadata_secret, nova::METADATA_KEY)
 }
@@ -42,7 +42,7 @@ pub(super) fn add_files(plan: &mut Plan, configuration: &Document) {
     plan.files.insert("wait.sh".to_owned(), include_str!("wait.sh").to_owned());
 }
 
-/// A program that reads a file of its own after the one of all agents.
+/// Command of an agent with its own configuration file after the common one.
 pub(super) fn command(program: &str, file: &str) -> Vec<String> {
     let own = format!("/etc/neutron/{file}");
     shared::command([
@@ -56,7 +56,7 @@ pub(super) fn command(program: &str, file: &str) -> Vec<String> {
     ])
 }
 
-/// An agent that has nothing of the node but its network.
+/// Container of an agent on the host network.
 pub(super) fn container(
     context: &Context<'_, Neutron>,
     name: &'static str,
@@ -84,15 +84,16 @@ pub(super) fn container(
     }
 }
 
-/// One that makes namespaces and devices of the node.
-pub(super) fn of_node(mut agent: Container) -> Container {
-    let namespaces = shared::host("run-netns", "/run/netns", HostPath::Shared);
+/// Gives an agent access to network namespaces and devices of the node.
+pub(super) fn with_node_access(mut agent: Container) -> Container {
+    let namespaces = shared::host("run-netns", "/run/netns", HostPath::Bidirectional);
     agent.mounts.extend([switch::run_directory(), namespaces]);
     agent.privilege = Privilege::Node;
     agent
 }
 
-/// Agents that would hang for ever where they find no switch when they start, or for a minute where nobody answers them yet.
+/// Workload of agents that waits for Open vSwitch and for a peer. Agents would hang forever without the former, and
+/// for a minute without the latter.
 pub(super) fn workload(
     component: &'static str,
     scheduling: &Scheduling,

@@ -1,12 +1,11 @@
-//! Networks that Neutron's own agents make: one on every switch, and on some nodes those that route, lease addresses and
-//! answer for metadata.
+//! Mechanism `ovs`: the Open vSwitch agent on all nodes, and the L3, DHCP and metadata agents on some.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use openstack_operator_model::common::{ContainerSettings, Reference, Scheduling};
 use openstack_operator_model::oslo::Document;
-use openstack_operator_model::plan::{Container, Plan, Registry, Roster, Workload};
+use openstack_operator_model::plan::{Container, NodeAgents, Plan, Registry, Workload};
 use openstack_operator_model::service::Context;
 use openstack_operator_model::status::ComputeServer;
 
@@ -15,23 +14,23 @@ use crate::program::Program;
 use crate::shared::{self, Account, MessageBus};
 use crate::switch::{self, Datapath, Pods};
 
-const SWITCH: &str = "openvswitch_agent.ini";
-const ROUTER: &str = "l3_agent.ini";
-const LEASE: &str = "dhcp_agent.ini";
+const OVS: &str = "openvswitch_agent.ini";
+const L3: &str = "l3_agent.ini";
+const DHCP: &str = "dhcp_agent.ini";
 const METADATA: &str = "metadata_agent.ini";
-pub(super) const FILES: [&str; 4] = [SWITCH, ROUTER, LEASE, METADATA];
+pub(super) const FILES: [&str; 4] = [OVS, L3, DHCP, METADATA];
 pub(super) const DRIVERS: &str = "openvswitch,l2population";
 
 pub(super) fn settings(template: &NeutronTemplate) -> Cow<'_, OvsSettings> {
     template.ovs.as_ref().map_or_else(|| Cow::Owned(OvsSettings::default()), Cow::Borrowed)
 }
 
-/// Nodes that have a switch.
+/// Nodes that run Open vSwitch.
 pub(super) fn scheduling(settings: &OvsSettings) -> Scheduling {
     shared::on_hypervisors(&settings.scheduling)
 }
 
-/// Nodes that route and lease.
+/// Nodes that run the L3 and DHCP agents.
 fn agent_scheduling(settings: &OvsSettings) -> Scheduling {
     let given = &settings.agents.scheduling;
     if given.node_selector.is_empty() {
@@ -44,7 +43,7 @@ pub(super) fn physical_networks(settings: &OvsSettings) -> Vec<String> {
     switch::physical_networks(&settings.links, settings.overrides.iter())
 }
 
-/// Agents are told what to do by RPC. A router whose node is lost is taken over by another node.
+/// Options of the API and the RPC server. Another node takes over the routers of a lost node.
 pub(super) fn server_options(document: Document) -> Document {
     document.section_of(
         "DEFAULT",
@@ -58,17 +57,21 @@ pub(super) fn server_options(document: Document) -> Document {
     )
 }
 
-/// Where the agents of nodes register. Without an administrator nobody can ask there.
-pub(super) fn roster(context: &Context<'_, Neutron>, url: &str, account: &Account) -> Option<Roster> {
+/// Registry of the agents. Without an administrator the operator cannot query it.
+pub(super) fn node_agents(
+    context: &Context<'_, Neutron>,
+    url: &str,
+    account: &Account,
+) -> Option<NodeAgents> {
     account.server.secret.as_ref()?;
-    Some(Roster {
+    Some(NodeAgents {
         provider: Reference::new(KIND, context.name),
         registry: Registry::Network { url: url.to_owned(), identity: account.server.clone() },
         nodes: context.inputs.chosen_nodes(),
     })
 }
 
-/// Adds switches and agents.
+/// Adds Open vSwitch and the agents.
 pub(super) fn extend(
     neutron: &mut Program<'_, Neutron>,
     settings: &OvsSettings,
@@ -94,7 +97,7 @@ pub(super) fn extend(
     let mut workloads = switch::workloads(&Pods { image: &image, scheduling: &scheduling, resources });
     workloads.push(switch_agent(context, &scheduling, settings, bus));
     let agents = network_agents(context, settings, compute, bus);
-    // Labels of their own say where they are, also on nodes that are about to lose their switch.
+    // With its own labels, the workload covers leaving nodes as well.
     if settings.agents.scheduling.node_selector.is_empty() {
         workloads.push(agents);
     } else {
@@ -107,7 +110,7 @@ fn switch_settings(context: &Context<'_, Neutron>, settings: &OvsSettings) -> BT
     let datapath = settings.switch.datapath;
     let nodes = context.inputs.nodes.iter().chain(&context.inputs.leaving);
     let special = nodes.filter_map(|(node, labels)| {
-        let change = settings.overrides.iter().find(|change| change.fits(labels))?;
+        let change = settings.overrides.iter().find(|change| change.matches(labels))?;
         Some((switch::node_file(node), switch::settings(datapath, &change.apply(&settings.links))))
     });
     let plain = (switch::ALL_NODES.to_owned(), switch::settings(datapath, &settings.links));
@@ -123,7 +126,7 @@ fn add_files(
     let userspace = settings.switch.datapath == Datapath::Netdev;
     let all = shared::messaging_options(agent::configuration())
         .set("DEFAULT", "interface_driver", "openvswitch")
-        // A device that the userspace switch makes itself goes away with its process.
+        // Devices of the userspace datapath disappear with its process.
         .set("DEFAULT", "ovs_use_veth", userspace)
         .set("ovs", "ovsdb_connection", switch::DATABASE)
         .set("ovs", "datapath_type", settings.switch.datapath.name());
@@ -142,14 +145,14 @@ fn add_files(
         "extensions",
         "port_forwarding,fip_qos",
     );
-    // Servers of networks without a router ask here, and those of others may.
-    let lease = Document::new().set("DEFAULT", "enable_isolated_metadata", compute.is_some()).set(
+    // Instances of networks without a router get metadata from here; others can.
+    let dhcp = Document::new().set("DEFAULT", "enable_isolated_metadata", compute.is_some()).set(
         "DEFAULT",
         "force_metadata",
         compute.is_some(),
     );
     let metadata = compute.map(|compute| (METADATA, agent::metadata_options(compute)));
-    for (file, document) in [(SWITCH, switch), (ROUTER, router), (LEASE, lease)].into_iter().chain(metadata) {
+    for (file, document) in [(OVS, switch), (L3, router), (DHCP, dhcp)].into_iter().chain(metadata) {
         let document = document.merge(template.common.extra_config.get(file));
         plan.files.insert(file.to_owned(), document.render());
     }
@@ -157,14 +160,14 @@ fn add_files(
     plan.files.extend(switch::files());
 }
 
-/// Connects an agent to the message bus, over which it is called.
+/// Connects an agent to the message bus.
 fn connect(mut agent: Container, bus: &MessageBus) -> Container {
     agent.environment.push(bus.variable.clone());
-    agent.probes = shared::connected_itself_to(bus.port);
+    agent.probes = shared::container_connected_to(bus.port);
     agent
 }
 
-/// What agents wait for before they start. The RPC server starts with the API; a call before that costs a minute.
+/// Peers that agents wait for. The RPC server starts with the API, and an earlier call blocks for a minute.
 fn peers(context: &Context<'_, Neutron>) -> [String; 1] {
     [format!("tcp:{}:{}", shared::service_host(context, context.name), API.number)]
 }
@@ -176,14 +179,14 @@ fn switch_agent(
     bus: &MessageBus,
 ) -> Workload {
     let name = "openvswitch-agent";
-    let agent = agent::container(context, name, "neutron-openvswitch-agent", SWITCH, &settings.agent);
-    let mut agent = agent::of_node(agent);
+    let agent = agent::container(context, name, "neutron-openvswitch-agent", OVS, &settings.agent);
+    let mut agent = agent::with_node_access(agent);
     agent.command = shared::script("/etc/openstack/switch-agent.sh");
     agent.mounts.push(shared::file("switch-agent.sh", "/etc/openstack/switch-agent.sh"));
     agent::workload(name, scheduling, &peers(context), vec![connect(agent, bus)])
 }
 
-/// In one pod, since the L3 and DHCP agents forward requests for metadata to the third agent by a socket.
+/// In one pod, because the L3 and DHCP agents forward metadata requests to the metadata agent over a socket.
 fn network_agents(
     context: &Context<'_, Neutron>,
     settings: &OvsSettings,
@@ -197,8 +200,8 @@ fn network_agents(
         agent
     };
     let mut agents = vec![
-        agent::of_node(agent("l3-agent", "neutron-l3-agent", ROUTER)),
-        agent::of_node(agent("dhcp-agent", "neutron-dhcp-agent", LEASE)),
+        agent::with_node_access(agent("l3-agent", "neutron-l3-agent", L3)),
+        agent::with_node_access(agent("dhcp-agent", "neutron-dhcp-agent", DHCP)),
     ];
     if let Some(compute) = compute {
         let mut metadata = agent("metadata-agent", "neutron-metadata-agent", METADATA);

@@ -1,4 +1,4 @@
-//! Networks that OVN makes.
+//! Mechanism `ovn`.
 
 use std::borrow::Cow;
 
@@ -14,12 +14,11 @@ use crate::{ovn, shared, switch};
 
 const METADATA: &str = "neutron_ovn_metadata_agent.ini";
 pub(super) const FILES: [&str; 1] = [METADATA];
-/// Port of the northbound database, where none is given.
+/// Default port of the northbound database.
 const NORTHBOUND: u16 = 6641;
 pub(super) const DRIVERS: &str = "ovn";
 
-/// The OVN that makes the networks: that of an object, with other addresses where they are given, or one that exists
-/// already, whose nodes are those that run VMs.
+/// OVN of an object, with other addresses if set, or an existing OVN, whose nodes are the compute nodes.
 pub(super) fn network<'a>(context: &Context<'a, Neutron>) -> Result<Cow<'a, NetworkServer>, Invalid> {
     let OvnReference { cluster_ref, nb_connection, sb_connection, .. } = &context.object.spec.template.ovn;
     let given = match cluster_ref {
@@ -33,7 +32,7 @@ pub(super) fn network<'a>(context: &Context<'a, Neutron>) -> Result<Cow<'a, Netw
                       sbConnection";
         return given.map(Cow::Borrowed).ok_or_else(|| Invalid::new("spec.ovn", reason));
     };
-    // Clients of OVN look up no names of Services, so that they are given numbers where the cluster knows them.
+    // Clients of OVN do not resolve Services, so they get cluster IPs where known.
     let addresses = |text: &String| {
         let address = |address: &str| match context.inputs.addresses.get(host(address)) {
             Some(number) => address.replace(host(address), number),
@@ -59,15 +58,15 @@ fn host(address: &str) -> &str {
     address.split(':').nth(1).unwrap_or_default()
 }
 
-/// Hosts of the databases that a Neutron names itself. Those with a dot may be Services.
+/// Host names of the databases in the spec. Those with a dot may be Services.
 pub(super) fn hosts(template: &NeutronTemplate) -> Vec<String> {
     let OvnReference { nb_connection, sb_connection, .. } = &template.ovn;
     let connections = nb_connection.iter().chain(sb_connection).flat_map(|text| text.split(','));
-    let named = connections.map(host).filter(|host| host.contains(|c: char| c.is_ascii_alphabetic()));
-    named.map(str::to_owned).collect()
+    let names = connections.map(host).filter(|host| host.contains(|c: char| c.is_ascii_alphabetic()));
+    names.map(str::to_owned).collect()
 }
 
-/// Nobody asks by RPC: nodes learn of networks from the southbound database.
+/// Options without RPC workers: nodes read the southbound database.
 pub(super) fn server_options(document: Document) -> Document {
     document.section_of(
         "DEFAULT",
@@ -91,11 +90,11 @@ pub(super) fn plugin_options(
         .set("ovn", "ovsdb_probe_interval", 60000)
         .set("ovn", "ovn_metadata_enabled", template.nova.cluster_ref.is_some())
         .set("ovn", "enable_distributed_floating_ip", false)
-        // The userspace switch would take packets that are to be cut later for packets that are too long.
+        // The userspace datapath would treat packets with segmentation offload as too long.
         .set("ovn", "ovn_emit_need_to_frag", !network.userspace)
 }
 
-/// Adds what OVN needs of Neutron besides its API, and the agent that answers VMs on nodes.
+/// Adds the OVN maintenance worker and the metadata agent.
 pub(super) fn extend(
     neutron: &mut Program<'_, Neutron>,
     network: &NetworkServer,
@@ -118,7 +117,7 @@ pub(super) fn extend(
     neutron.plan.workloads.extend(shared::with_leaving(agents, &network.leaving));
 }
 
-/// Answers VMs that ask for their metadata, on every node that may have VMs.
+/// Metadata agent on all compute nodes.
 fn metadata_agent(
     context: &Context<'_, Neutron>,
     network: &NetworkServer,
@@ -127,7 +126,7 @@ fn metadata_agent(
     let template = &context.object.spec.template;
     let settings = &template.metadata_agent;
     let agent = agent::container(context, "metadata-agent", "neutron-metadata-agent", METADATA, settings);
-    let mut agent = agent::of_node(agent);
+    let mut agent = agent::with_node_access(agent);
     agent.command = agent::command("neutron-ovn-metadata-agent", METADATA);
     agent.environment.push(agent::metadata_secret(compute));
     let socket = Check::Command(shared::command(["test", "-S", "/var/lib/neutron/metadata_proxy"]));

@@ -1,4 +1,4 @@
-//! Neutron's settings.
+//! Settings of Neutron.
 
 use kube::CustomResource;
 use openstack_operator_model::common::{
@@ -9,12 +9,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::concern::{CacheSettings, DatabaseSettings, IdentitySettings, MessagingSettings};
-use crate::switch::{Links, LinksChange, SwitchSettings};
-use crate::takes::{self, Link, Needed, Role, Scale, Take, Takes};
+use crate::inputs::{self, Input, Inputs, Link, Needed, Role, Scale};
+use crate::switch::{Links, LinksOverride, SwitchSettings};
 use crate::template::ServiceReference;
 use crate::{nova, ovn};
 
-/// Whether networks are made by Neutron's own agents, in CEL.
+/// CEL expression: the mechanism is `ovs`.
 const IS_OVS: &str = "(has(self.spec.mechanism) && self.spec.mechanism == 'ovs')";
 
 /// Networking service.
@@ -30,17 +30,17 @@ const IS_OVS: &str = "(has(self.spec.mechanism) && self.spec.mechanism == 'ovs')
     category = "openstack",
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint"),
     validation = Rule::new(format!("!{IS_OVS} || !has(self.spec.ovn) || !has(self.spec.ovn.clusterRef) && !has(self.spec.ovn.nbConnection)"))
-        .message("spec.ovn has no effect with mechanism ovs: leave it out"),
+        .message("spec.ovn has no effect with mechanism ovs: remove it"),
     validation = Rule::new(format!("{IS_OVS} || !has(self.spec.ovs)"))
-        .message("spec.ovs has no effect without mechanism ovs: leave it out"),
+        .message("spec.ovs has no effect without mechanism ovs: remove it"),
     validation = Rule::new(format!("{IS_OVS} || !has(self.spec.ml2) || !has(self.spec.ml2.typeDrivers) || !('vxlan' in self.spec.ml2.typeDrivers)"))
-        .message("spec.ml2.typeDrivers: vxlan needs mechanism ovs; OVN has geneve"),
+        .message("spec.ml2.typeDrivers: vxlan requires mechanism ovs; use geneve with OVN"),
     validation = Rule::new(format!("!has(self.spec.ml2) || !has(self.spec.ml2.mechanismDrivers) || ({IS_OVS} ? 'openvswitch' : 'ovn') in self.spec.ml2.mechanismDrivers"))
-        .message("spec.ml2.mechanismDrivers lacks the driver of the mechanism: ovn, or openvswitch with mechanism ovs"),
+        .message("spec.ml2.mechanismDrivers must contain the driver of the mechanism: ovn, or openvswitch with mechanism ovs"),
     validation = Rule::new(format!("!has(self.spec.ovn) || !has(self.spec.ovn.enabled) || self.spec.ovn.enabled != {IS_OVS}"))
-        .message("spec.ovn.enabled contradicts spec.mechanism: leave it out"),
+        .message("spec.ovn.enabled contradicts spec.mechanism: remove it"),
     validation = Rule::new("(has(self.spec.mechanism) ? self.spec.mechanism : 'ovn') == (has(oldSelf.spec.mechanism) ? oldSelf.spec.mechanism : 'ovn')")
-        .message("spec.mechanism cannot be changed: the ports of VMs would have to be created anew")
+        .message("spec.mechanism cannot be changed: the ports of instances would have to be recreated")
 )]
 pub struct NeutronSpec {
     #[serde(flatten)]
@@ -52,23 +52,23 @@ pub struct NeutronSpec {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NeutronTemplate {
-    /// Number of pods of every component that has none of its own; 1 where none is given.
+    /// Number of pods of each component without its own `replicas`. Defaults to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 32))]
     pub replicas: Option<i32>,
-    /// The API.
+    /// Networking API.
     #[serde(default)]
     pub api: Component,
-    /// Workers that clean up and check periodically.
+    /// Periodic workers, which clean up and check resources.
     #[serde(default)]
     pub periodic_workers: Component,
-    /// Worker that repairs what differs in OVN, with mechanism `ovn`.
+    /// OVN maintenance worker, which repairs differences between Neutron and OVN. Used with mechanism `ovn`.
     #[serde(default)]
     pub ovn_maintenance_worker: Component,
-    /// Server that agents call, with mechanism `ovs`.
+    /// RPC server for agents. Used with mechanism `ovs`.
     #[serde(default)]
     pub rpc_server: Component,
-    /// Agent on nodes that answers VMs which ask for their metadata, with mechanism `ovn`.
+    /// Metadata agent on nodes, which serves instance metadata. Used with mechanism `ovn`.
     #[serde(default)]
     pub metadata_agent: ContainerSettings,
     #[serde(flatten)]
@@ -81,23 +81,25 @@ pub struct NeutronTemplate {
     pub cache: CacheSettings,
     #[serde(default)]
     pub keystone: IdentitySettings,
-    /// What makes virtual networks on nodes: OVN, the default, or Neutron's own agents. It cannot be changed later.
+    /// Mechanism of virtual networks: `ovn`, or `ovs` for Open vSwitch with Neutron's agents. Defaults to `ovn` and
+    /// cannot be changed later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mechanism: Option<Mechanism>,
-    /// OVN, with mechanism `ovn`.
+    /// OVN databases. Used with mechanism `ovn`.
     #[serde(default)]
     pub ovn: OvnReference,
-    /// Open vSwitch and agents on nodes, with mechanism `ovs`.
+    /// Open vSwitch and agents on nodes. Used with mechanism `ovs`; `nodeSelector` defaults to label
+    /// `node-role.kubernetes.io/hypervisor`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ovs: Option<OvsSettings>,
-    /// Nova object that is notified of changes of ports and serves metadata. Without one VMs get no metadata over the
-    /// network.
+    /// Nova that Neutron notifies of port changes and that serves instance metadata. Without it, instances get no
+    /// metadata over the network.
     #[serde(default)]
     pub nova: ServiceReference,
-    /// The ML2 plugin.
+    /// ML2 plugin.
     #[serde(default)]
     pub ml2: Ml2,
-    /// Domain of the names of VMs.
+    /// DNS domain of instances.
     #[serde(default = "domain")]
     #[schemars(length(min = 1, max = 200), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?\.$"))]
     pub dns_domain: String,
@@ -109,53 +111,53 @@ fn domain() -> String {
     "openstack.internal.".to_owned()
 }
 
-/// Whether an object names no OVN by its connections, in CEL.
+/// CEL expression: the mechanism is `ovn` and no connections are set.
 const NEEDS_OVN: &str = "(!has(self.spec.mechanism) || self.spec.mechanism != 'ovs') && (!has(self.spec.ovn) || !has(self.spec.ovn.nbConnection))";
 
-impl Takes for NeutronTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
+impl Inputs for NeutronTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
         let needed = Needed::Always;
-        let mut takes = vec![
-            Take::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
-            Take::Exposure(&mut self.exposure),
-            Take::Database { field: "database", needed, settings: &mut self.database },
-            Take::Messaging { field: "messaging", needed, settings: &mut self.messaging },
-            Take::Cache(&mut self.cache),
-            Take::Identity(&mut self.keystone),
-            Take::Service {
+        let mut inputs = vec![
+            Input::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
+            Input::Exposure(&mut self.exposure),
+            Input::Database { field: "database", needed, settings: &mut self.database },
+            Input::Messaging { field: "messaging", needed, settings: &mut self.messaging },
+            Input::Cache(&mut self.cache),
+            Input::Identity(&mut self.keystone),
+            Input::Service {
                 field: "nova",
                 kind: nova::KIND,
                 link: Link::UsesIfEnabled,
                 reference: &mut self.nova.cluster_ref,
             },
-            Take::Service {
+            Input::Service {
                 field: "ovn",
                 kind: ovn::KIND,
                 link: Link::Uses(Needed::When(NEEDS_OVN)),
                 reference: &mut self.ovn.cluster_ref,
             },
         ];
-        takes.extend([
-            Take::Component { field: "api", settings: &mut self.api.container },
-            Take::Component { field: "periodicWorkers", settings: &mut self.periodic_workers.container },
-            Take::Component {
+        inputs.extend([
+            Input::Component { field: "api", settings: &mut self.api.container },
+            Input::Component { field: "periodicWorkers", settings: &mut self.periodic_workers.container },
+            Input::Component {
                 field: "ovnMaintenanceWorker",
                 settings: &mut self.ovn_maintenance_worker.container,
             },
-            Take::Component { field: "rpcServer", settings: &mut self.rpc_server.container },
-            Take::Component { field: "metadataAgent", settings: &mut self.metadata_agent },
+            Input::Component { field: "rpcServer", settings: &mut self.rpc_server.container },
+            Input::Component { field: "metadataAgent", settings: &mut self.metadata_agent },
         ]);
-        takes.extend(takes::pods(&mut self.common.pods, Role::Control));
+        inputs.extend(inputs::pods(&mut self.common.pods, Role::Control));
         if let Some(ovs) = &mut self.ovs {
             let OvsSettings { scheduling, agents, agent, switch, .. } = ovs;
-            takes.push(Take::Component { field: "ovs", settings: &mut switch.container });
-            takes.push(Take::Component { field: "ovs.agent", settings: agent });
-            takes.push(Take::Component { field: "ovs.agents", settings: &mut agents.container });
-            takes.push(Take::Scheduling { field: "ovs", role: Role::Network, scheduling });
+            inputs.push(Input::Component { field: "ovs", settings: &mut switch.container });
+            inputs.push(Input::Component { field: "ovs.agent", settings: agent });
+            inputs.push(Input::Component { field: "ovs.agents", settings: &mut agents.container });
+            inputs.push(Input::Scheduling { field: "ovs", role: Role::Network, scheduling });
             let (field, scheduling) = ("ovs.agents", &mut agents.scheduling);
-            takes.push(Take::Scheduling { field, role: Role::Network, scheduling });
+            inputs.push(Input::Scheduling { field, role: Role::Network, scheduling });
         }
-        takes
+        inputs
     }
 
     fn declaration() -> Self {
@@ -163,34 +165,34 @@ impl Takes for NeutronTemplate {
     }
 }
 
-/// OVN: an object of the operator, or databases that exist already.
+/// OVN: an object of the operator, or existing databases.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
-    { "rule": "has(self.nbConnection) == has(self.sbConnection)", "message": "nbConnection and sbConnection need each other" },
+    { "rule": "has(self.nbConnection) == has(self.sbConnection)", "message": "set nbConnection and sbConnection together" },
 ]))]
 pub struct OvnReference {
-    /// Whether OVN makes the networks. It says the same as `mechanism`.
+    /// Whether OVN is the mechanism. Equivalent to `mechanism`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// `OVNNetwork` object: its databases, its nodes and its provider networks.
+    /// `OVNNetwork` object with the databases, nodes and physical networks.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<ClusterReference>")]
     pub cluster_ref: Option<NameReference>,
-    /// Northbound database, in place of that of the object, e.g. `tcp:ovn-nb.ovn-system:6641`.
+    /// Addresses of the northbound database, e.g. `tcp:ovn-nb.ovn-system:6641`. Defaults to those of the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512), regex(pattern = CONNECTION))]
     pub nb_connection: Option<String>,
-    /// Southbound database, in place of that of the object.
+    /// Addresses of the southbound database. Defaults to those of the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512), regex(pattern = CONNECTION))]
     pub sb_connection: Option<String>,
 }
 
-/// One or more addresses of a database of OVN.
+/// One or more addresses of an OVN database.
 const CONNECTION: &str = r"^tcp:[a-zA-Z0-9.-]+:[0-9]{1,5}(,tcp:[a-zA-Z0-9.-]+:[0-9]{1,5})*$";
 
-/// What makes virtual networks on nodes.
+/// Mechanism of virtual networks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mechanism {
@@ -199,65 +201,63 @@ pub enum Mechanism {
     Ovs,
 }
 
-/// Switches of nodes, each with an agent that sets it up, and the agents that route, lease addresses and answer for
-/// metadata.
+/// Open vSwitch with its agent, and the L3, DHCP and metadata agents.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OvsSettings {
-    /// Nodes that have a part in virtual networks; those with label `node-role.kubernetes.io/hypervisor` where nothing is
-    /// given.
+    /// Nodes of the virtual networks. Defaults to nodes with label `node-role.kubernetes.io/hypervisor`.
     #[serde(flatten)]
     pub scheduling: Scheduling,
     #[serde(flatten)]
     pub switch: SwitchSettings,
-    /// The agent beside each switch.
+    /// Open vSwitch agent.
     #[serde(default)]
     pub agent: ContainerSettings,
     #[serde(flatten)]
     pub links: Links,
-    /// Settings of some nodes instead of those of all. Of several that fit a node the first counts.
+    /// Overrides for some nodes. The first one that matches a node applies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
-    pub overrides: Vec<LinksChange>,
-    /// The L3, DHCP and metadata agents.
+    pub overrides: Vec<LinksOverride>,
+    /// L3, DHCP and metadata agents. `nodeSelector` defaults to all nodes with Open vSwitch.
     #[serde(default)]
     pub agents: AgentSettings,
 }
 
-/// Agents that route, lease addresses and answer for metadata.
+/// L3, DHCP and metadata agents.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AgentSettings {
-    /// Nodes that run them, which must be among those with a switch; all of those where nothing is given.
+    /// Nodes that run the agents. They must run Open vSwitch; defaults to all nodes that do.
     #[serde(flatten)]
     pub scheduling: Scheduling,
     #[serde(flatten)]
     pub container: ContainerSettings,
 }
 
-/// The plugin that networks are made by.
+/// ML2 plugin.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ml2 {
-    /// Kinds of networks that there can be.
+    /// Network types that exist in the cloud.
     #[serde(default = "type_drivers")]
     #[schemars(length(min = 1, max = 8))]
     pub type_drivers: Vec<NetworkType>,
-    /// Drivers that make networks, e.g. with one of a vendor; the one of the mechanism where nothing is given.
+    /// Mechanism drivers, e.g. with a vendor's driver. Defaults to the drivers of the mechanism.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(min = 1, max = 8),
         inner(length(min = 1, max = 64), regex(pattern = r"^[a-z0-9_-]+$"))
     )]
     pub mechanism_drivers: Vec<String>,
-    /// Kinds of networks that projects create, first choice first.
+    /// Network types that projects can create, in order of preference.
     #[serde(default = "tenant_network_types")]
     #[schemars(length(min = 1, max = 8))]
     pub tenant_network_types: Vec<NetworkType>,
-    /// Drivers of extensions.
+    /// Extension drivers.
     #[serde(default = "extension_drivers")]
     #[schemars(length(max = 16), inner(length(min = 1, max = 64), regex(pattern = r"^[a-z0-9_]+$")))]
     pub extension_drivers: Vec<String>,
-    /// Ranges of VLANs that projects may use, e.g. `physnet1:100:199`.
+    /// VLAN ranges of project networks, e.g. `physnet1:100:199`. Defaults to all physical networks without ranges.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 32),
@@ -285,7 +285,7 @@ pub enum NetworkType {
     Flat,
     Vlan,
     Geneve,
-    /// With mechanism `ovs`.
+    /// Requires mechanism `ovs`.
     Vxlan,
 }
 

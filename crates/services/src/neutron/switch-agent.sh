@@ -1,7 +1,7 @@
-# Runs the agent of a node's switch with what the switch was set up with, and ends where that changes, to be started again.
+# Runs the Open vSwitch agent with the settings of Open vSwitch, and exits when they change, to be restarted.
 set -eu
 
-# The keys are those that OVN's controller would read.
+# The keys are those of ovn-controller.
 setting() {
     ovs-vsctl --timeout=10 --db=tcp:127.0.0.1:6640 --if-exists get Open_vSwitch . "external-ids:$1" | tr -d '"'
 }
@@ -19,9 +19,9 @@ neutron-openvswitch-agent --config-file /etc/neutron/neutron.conf --config-file 
 agent=$!
 trap 'kill -TERM "$agent"' TERM
 while kill -0 "$agent" 2>/dev/null; do
-    # Its database may be away for a while, and then says nothing.
+    # The database may be unavailable for a while.
     if now=$(settings) && [ "$now" != "$before" ]; then
-        echo "the switch was set up anew: $now" >&2
+        echo "the settings of Open vSwitch changed: $now" >&2
         kill -TERM "$agent"
     fi
     sleep 10 &

@@ -1,9 +1,9 @@
-# Waits for the node's switch, and for one of those whom the agents ask.
+# Waits for Open vSwitch and for one of the peers of the agents.
 set -eu
 
 until ovs-vsctl --timeout=2 --db=tcp:127.0.0.1:6640 br-exists br-int; do sleep 0.5; done
 
-one_answers() {
+peer_responds() {
     for peer in $PEERS; do
         IFS=: read -r _ host port <<<"$peer"
         if timeout 2 bash -c "exec 3<>/dev/tcp/$host/$port" 2>/dev/null; then return 0; fi
@@ -11,4 +11,4 @@ one_answers() {
     return 1
 }
 
-until one_answers; do sleep 0.5; done
+until peer_responds; do sleep 0.5; done

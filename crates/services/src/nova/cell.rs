@@ -1,4 +1,4 @@
-//! Nova's cells: the patterns that lead to the first two, and the databases and buses of others.
+//! Cells of Nova: template URLs of `cell0` and `cell1`, databases and message buses of others.
 
 use openstack_operator_model::plan::{Plan, Variable, VariableValue};
 use openstack_operator_model::service::{Context, Invalid};
@@ -8,7 +8,7 @@ use super::{Cell, Nova};
 use crate::program::Program;
 use crate::shared::{self, DatabaseClaim, MessageBus, MessagingClaim};
 
-/// A cell besides those that every cloud has.
+/// A cell besides `cell0` and `cell1`.
 pub(super) struct Extra {
     cell: Cell,
     database: Variable,
@@ -16,7 +16,7 @@ pub(super) struct Extra {
 }
 
 impl Extra {
-    /// Secrets that its place in the list of cells is made of.
+    /// Secrets with the URLs of its cell mapping.
     pub(super) fn secrets(&self) -> Vec<String> {
         [&self.database, &self.bus.variable].into_iter().filter_map(secret).collect()
     }
@@ -29,13 +29,13 @@ fn secret(variable: &Variable) -> Option<String> {
     }
 }
 
-/// Adds the databases and buses of further cells to the plan.
+/// Adds the databases and message buses of additional cells to the plan.
 pub(super) fn cells(context: &Context<'_, Nova>, plan: &mut Plan) -> Result<Vec<Extra>, Invalid> {
     let cells = context.object.spec.template.cells.iter().filter(|cell| cell.is_own());
     cells
         .map(|cell| {
-            let word = cell.name.replace('-', "_");
-            let database = cell.database.database.clone().unwrap_or_else(|| format!("nova_{word}"));
+            let identifier = cell.name.replace('-', "_");
+            let database = cell.database.database.clone().unwrap_or_else(|| format!("nova_{identifier}"));
             let claim = DatabaseClaim {
                 settings: &cell.database,
                 database: &database,
@@ -45,7 +45,7 @@ pub(super) fn cells(context: &Context<'_, Nova>, plan: &mut Plan) -> Result<Vec<
             let database = shared::database(context, plan, &claim)?;
             let claim = MessagingClaim {
                 settings: &cell.messaging,
-                virtual_host: &format!("nova_{word}"),
+                virtual_host: &format!("nova_{identifier}"),
                 suffix: &format!("messaging-{}", cell.name),
             };
             let bus = shared::messaging(context, plan, &claim)?;
@@ -54,7 +54,7 @@ pub(super) fn cells(context: &Context<'_, Nova>, plan: &mut Plan) -> Result<Vec<
         .collect()
 }
 
-/// All cells with compute nodes, as others see them.
+/// Connection details of all cells with compute nodes.
 pub(super) fn servers(context: &Context<'_, Nova>, first: &MessageBus, cells: &[Extra]) -> Vec<CellServer> {
     let compute = |cell: &Cell| Some(cell.compute_ref.as_ref()?.name.clone());
     let server = |name: &str, bus: &MessageBus, compute: Option<String>| CellServer {
@@ -69,7 +69,7 @@ pub(super) fn servers(context: &Context<'_, Nova>, first: &MessageBus, cells: &[
     [first].into_iter().chain(further).collect()
 }
 
-/// How programs find the first two cells: by their own settings, with the parts that Nova knows by these names.
+/// Template URLs of `cell0` and `cell1`, which programs fill in from their own settings.
 pub(super) fn patterns(cell0: &str, bus_hosts: usize) -> Vec<Variable> {
     let database = "{scheme}://{username}:{password}@{hostname}:{port}";
     let host = |number: usize| match bus_hosts {
@@ -84,20 +84,20 @@ pub(super) fn patterns(cell0: &str, bus_hosts: usize) -> Vec<Variable> {
     ]
 }
 
-/// What the task that keeps the list of cells must know of further ones.
+/// Variables of additional cells for the task that maintains the cell mappings.
 pub(super) fn variables(cells: &[Extra]) -> Vec<Variable> {
     let names: Vec<&str> = cells.iter().map(|extra| extra.cell.name.as_str()).collect();
     let mut variables = vec![Variable::text("MORE_CELLS", names.join(" "))];
     for extra in cells {
-        let word = extra.cell.name.replace('-', "_");
+        let identifier = extra.cell.name.replace('-', "_");
         let renamed = |name: String, variable: &Variable| Variable { name, value: variable.value.clone() };
-        variables.push(renamed(format!("CELL_DATABASE_{word}"), &extra.database));
-        variables.push(renamed(format!("CELL_TRANSPORT_{word}"), &extra.bus.variable));
+        variables.push(renamed(format!("CELL_DATABASE_{identifier}"), &extra.database));
+        variables.push(renamed(format!("CELL_TRANSPORT_{identifier}"), &extra.bus.variable));
     }
     variables
 }
 
-/// Adds the conductor of a further cell, with the cell's own database and bus in place of the first cell's.
+/// Adds the conductor of an additional cell, with the database and message bus of that cell.
 pub(super) fn add_conductor(nova: &mut Program<'_, Nova>, extra: &Extra) {
     let own = [&extra.database, &extra.bus.variable];
     let workload = super::add_worker(nova, super::CONDUCTOR, &extra.cell.conductor, extra.bus.port);
@@ -108,6 +108,6 @@ pub(super) fn add_conductor(nova: &mut Program<'_, Nova>, extra: &Extra) {
         }
     }
     workload.component = format!("conductor-{}", extra.cell.name).into();
-    // A set's name must leave room for what its controller adds to it.
+    // The name of a StatefulSet must leave room for the suffix of its controller.
     workload.suffix = Some(extra.cell.name.clone().into());
 }

@@ -1,10 +1,10 @@
-# Makes or updates Nova's databases and the list of its cells. It may run any number of times.
+# Creates or updates the databases and cell mappings of Nova. It is idempotent.
 set -eu
 
 nova-manage api_db sync
 
-# Addresses in the list are patterns that each process fills in from its own settings, so that a changed password needs
-# no change here.
+# Cell mappings are template URLs that each process fills in from its own settings, so a changed password needs no
+# update.
 nova-manage cell_v2 map_cell0 --database_connection "$CELL0_PATTERN"
 
 cells=$(nova-manage cell_v2 list_cells)
@@ -24,7 +24,7 @@ fi
 
 nova-manage db sync
 
-# Other cells have servers of their own, which no pattern can lead to.
+# Other cells have their own servers, which a template URL cannot express.
 for cell in $MORE_CELLS; do
     variable=${cell//-/_}
     export OS_DATABASE__CONNECTION OS_DEFAULT__TRANSPORT_URL

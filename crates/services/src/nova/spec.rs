@@ -1,4 +1,4 @@
-//! Nova's settings.
+//! Settings of Nova.
 
 use kube::CustomResource;
 use openstack_operator_model::common::{Common, Component, Exposure, NameReference, Origin, is_default};
@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::concern::{DatabaseSettings, IdentitySettings, MessagingSettings, ServiceCacheSettings};
-use crate::takes::{self, Needed, Role, Scale, Take, Takes};
+use crate::inputs::{self, Input, Inputs, Needed, Role, Scale};
 
 /// Compute service.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -33,28 +33,28 @@ pub struct NovaSpec {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NovaTemplate {
-    /// Number of pods of every component that has none of its own; 1 where none is given.
+    /// Number of pods of each component without its own `replicas`. Defaults to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 32))]
     pub replicas: Option<i32>,
-    /// The compute API.
+    /// Compute API.
     #[serde(default)]
     pub api: Component,
-    /// The metadata API, which VMs ask for their own data.
+    /// Instance metadata API.
     #[serde(default)]
     pub metadata: Component,
-    /// The scheduler, which chooses nodes for VMs.
+    /// Scheduler, which selects compute nodes for instances.
     #[serde(default)]
     pub scheduler: Scheduler,
-    /// The conductor, which accesses the database for compute nodes.
+    /// Conductor, which accesses the database for compute nodes.
     #[serde(default)]
     pub conductor: Component,
-    /// The noVNC proxy.
+    /// noVNC console proxy.
     #[serde(default)]
     pub console: Console,
     #[serde(flatten)]
     pub exposure: Exposure,
-    /// The databases of Nova.
+    /// Databases of Nova.
     #[serde(default)]
     pub database: NovaDatabase,
     #[serde(default)]
@@ -63,10 +63,10 @@ pub struct NovaTemplate {
     pub cache: ServiceCacheSettings,
     #[serde(default)]
     pub keystone: IdentitySettings,
-    /// Users with which Nova calls other services in place of its own.
+    /// Users that Nova uses for other services instead of its own user.
     #[serde(default, skip_serializing_if = "is_default")]
     pub service_auth: ServiceAuth,
-    /// Cells besides `cell0` and `cell1`, which every cloud has, and the compute nodes of each.
+    /// Cells. `cell0` and `cell1` always exist; add `cell1` only to assign its compute nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend(
         "x-kubernetes-list-type" = "map",
@@ -77,40 +77,40 @@ pub struct NovaTemplate {
     pub common: Common,
 }
 
-/// Whether a cell has a database and a message bus of its own, in CEL.
+/// CEL expression: the cell has its own database and message bus.
 const OWN_CELL: &str = "item.name != 'cell1'";
 
-impl Takes for NovaTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
+impl Inputs for NovaTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
         let needed = Needed::Always;
         let hostname = &mut self.console.public_hostname;
-        let mut takes = vec![
-            Take::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
-            Take::Exposure(&mut self.exposure),
-            Take::Hostname { field: "console.publicHostname", host: "novnc", hostname },
-            Take::Database { field: "database", needed, settings: &mut self.database.cell },
-            Take::Messaging { field: "messaging", needed, settings: &mut self.messaging },
-            Take::Cache(&mut self.cache.servers),
-            Take::Identity(&mut self.keystone),
+        let mut inputs = vec![
+            Input::Replicas { scale: Scale::Stateless, replicas: &mut self.replicas },
+            Input::Exposure(&mut self.exposure),
+            Input::Hostname { field: "console.publicHostname", host: "novnc", hostname },
+            Input::Database { field: "database", needed, settings: &mut self.database.cell },
+            Input::Messaging { field: "messaging", needed, settings: &mut self.messaging },
+            Input::Cache(&mut self.cache.servers),
+            Input::Identity(&mut self.keystone),
         ];
         for cell in self.cells.iter_mut().filter(|cell| cell.is_own()) {
             let needed = Needed::When(OWN_CELL);
             let Cell { database, messaging, conductor, .. } = cell;
-            takes.push(Take::Database { field: "cells[].database", needed, settings: database });
-            takes.push(Take::Messaging { field: "cells[].messaging", needed, settings: messaging });
+            inputs.push(Input::Database { field: "cells[].database", needed, settings: database });
+            inputs.push(Input::Messaging { field: "cells[].messaging", needed, settings: messaging });
             let settings = &mut conductor.container;
-            takes.push(Take::Component { field: "cells[].conductor", settings });
+            inputs.push(Input::Component { field: "cells[].conductor", settings });
         }
-        takes.extend([
-            Take::Component { field: "api", settings: &mut self.api.container },
-            Take::Component { field: "metadata", settings: &mut self.metadata.container },
-            Take::Component { field: "scheduler", settings: &mut self.scheduler.component.container },
-            Take::Component { field: "conductor", settings: &mut self.conductor.container },
-            Take::Component { field: "console", settings: &mut self.console.component.container },
+        inputs.extend([
+            Input::Component { field: "api", settings: &mut self.api.container },
+            Input::Component { field: "metadata", settings: &mut self.metadata.container },
+            Input::Component { field: "scheduler", settings: &mut self.scheduler.component.container },
+            Input::Component { field: "conductor", settings: &mut self.conductor.container },
+            Input::Component { field: "console", settings: &mut self.console.component.container },
         ]);
-        takes.push(Take::Users("serviceAuth"));
-        takes.extend(takes::pods(&mut self.common.pods, Role::Control));
-        takes
+        inputs.push(Input::Users("serviceAuth"));
+        inputs.extend(inputs::pods(&mut self.common.pods, Role::Control));
+        inputs
     }
 
     fn declaration() -> Self {
@@ -118,76 +118,76 @@ impl Takes for NovaTemplate {
     }
 }
 
-/// The scheduler.
+/// Scheduler.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Scheduler {
     #[serde(flatten)]
     pub component: Component,
-    /// A scheduler outside of Nova.
+    /// External scheduler, which ranks compute nodes.
     #[serde(default)]
     pub external_scheduler: ExternalScheduler,
 }
 
-/// A scheduler outside of Nova that orders the nodes for a VM.
+/// External scheduler, which ranks the compute nodes for an instance.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "!has(self.enabled) || !self.enabled || has(self.endpoint)",
-    "message": "externalScheduler needs an endpoint where it is enabled",
+    "message": "externalScheduler.enabled requires externalScheduler.endpoint",
 }]))]
 pub struct ExternalScheduler {
-    /// Whether it is called.
+    /// Whether the scheduler calls it.
     #[serde(default)]
     pub enabled: bool,
-    /// Its address.
+    /// URL of the external scheduler.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512), regex(pattern = r"^https?://\S+$"))]
     pub endpoint: Option<String>,
 }
 
-/// The noVNC proxy.
+/// noVNC console proxy.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Console {
     #[serde(flatten)]
     pub component: Component,
-    /// Name under which consoles are reached from outside, through the same Gateway as the API.
+    /// Public host name of consoles, on the same Gateway as the API.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub public_hostname: Option<String>,
 }
 
-/// The databases of Nova.
+/// Databases of Nova.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NovaDatabase {
-    /// Database of the VMs of `cell1`.
+    /// Database of `cell1`.
     #[serde(flatten)]
     pub cell: DatabaseSettings,
-    /// Name of the database that all cells share.
+    /// Name of the API database, which all cells share. Defaults to `nova_api`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_]+$"))]
     pub api_database: Option<String>,
-    /// Name of the database of VMs that were never scheduled.
+    /// Name of the database of `cell0`, which holds instances that failed to schedule. Defaults to `nova_cell0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_]+$"))]
     pub cell_database: Option<String>,
 }
 
-/// Secrets with `username` and `password`.
+/// Users that Nova uses for other services.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceAuth {
-    /// User for Placement.
+    /// Secret with `username` and `password` of the user for Placement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement_service_user_ref: Option<NameReference>,
-    /// User for Neutron.
+    /// Secret with `username` and `password` of the user for Neutron.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neutron_service_user_ref: Option<NameReference>,
-    /// User for Glance.
+    /// Secret with `username` and `password` of the user for Glance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub glance_service_user_ref: Option<NameReference>,
-    /// User for Cinder.
+    /// Secret with `username` and `password` of the user for Cinder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cinder_service_user_ref: Option<NameReference>,
 }
@@ -218,15 +218,15 @@ impl ServiceAuth {
     }
 }
 
-/// A cell: compute nodes with a database and a message bus of their own.
+/// Cell: compute nodes with their own database and message bus.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
-    { "rule": "self.name != 'cell0'", "message": "cell0 has no compute nodes: leave it out" },
-    { "rule": "self.name != 'cell1' || !has(self.conductor)", "message": "the conductor of cell1 is that of the service: set spec.conductor" },
+    { "rule": "self.name != 'cell0'", "message": "cell0 has no compute nodes: remove it" },
+    { "rule": "self.name != 'cell1' || !has(self.conductor)", "message": "cell1 uses the conductor of the service: set spec.conductor" },
 ]))]
 pub struct Cell {
-    /// Name of the cell. The database and the message bus of `cell1` are those of the service.
+    /// Name of the cell. `cell1` uses the database and message bus of the service.
     #[schemars(length(min = 1, max = 10), regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
     /// `NovaCompute` object whose nodes belong to the cell.
@@ -238,17 +238,17 @@ pub struct Cell {
     /// Message bus of the cell.
     #[serde(default, skip_serializing_if = "is_default")]
     pub messaging: MessagingSettings,
-    /// The conductor of the cell.
+    /// Conductor of the cell.
     #[serde(default, skip_serializing_if = "is_default")]
     pub conductor: Component,
 }
 
 impl Cell {
-    /// Whether it is a cell besides the one that every cloud has.
+    /// Whether it is an additional cell.
     pub(super) fn is_own(&self) -> bool {
         self.name != FIRST_CELL
     }
 }
 
-/// The cell that every cloud has.
+/// The cell that always exists.
 pub(super) const FIRST_CELL: &str = "cell1";

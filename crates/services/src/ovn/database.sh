@@ -1,5 +1,5 @@
-# Runs one member of a group of OVSDB servers. A member without data waits to be told whether to begin the group or to
-# join it: were it to decide by itself, a lost volume would end in a second group.
+# Runs one member of a Raft cluster of OVSDB servers. A member without data waits for the instruction to bootstrap or
+# to join the cluster: its own decision after a lost volume could create a second cluster.
 set -eu
 file=/var/lib/ovn/$DATABASE.db
 socket=/run/ovn/$DATABASE.sock
@@ -21,7 +21,7 @@ own_address() {
     done
 }
 
-# An order names the pod that it is for, so that it never reaches one that came after it.
+# An instruction names its pod, so that it never applies to a later one.
 order() {
     sed -n 's/^openstack.k8s.io\/ovn-order="\(.*\)"$/\1/p' /etc/podinfo/annotations
 }
@@ -42,23 +42,23 @@ while [ ! -e "$file" ]; do
     esac
 done
 
-group_status() {
+cluster_status() {
     ovs-appctl --timeout=10 -t "$control" cluster/status "$SCHEMA" 2>/dev/null
 }
 
-# A newer image may bring a newer form of the data. All members must run it before one of them converts.
+# A newer image may have a newer schema. All members must run it before the leader converts the database.
 convert() {
-    until group_status | grep -q '^Role: leader'; do sleep 5; done
+    until cluster_status | grep -q '^Role: leader'; do sleep 5; done
     if [ "$(ovsdb-client needs-conversion "unix:$socket" "$SCHEMA_FILE")" = yes ]; then
         ovsdb-client convert "unix:$socket" "$SCHEMA_FILE"
     fi
 }
 convert &
 
-# Of several entries with one address all but the one that was heard of last, and what has no pod and was not heard of for
-# two minutes: the list of pods may be a minute behind.
+# Lost members: of several entries with one address all but the last active one, and entries without a pod that were
+# inactive for two minutes. The list of pods may be a minute old.
 lost_members() {
-    group_status | awk -v pods="$(cat "/etc/openstack/live/$DATABASE-members")" '
+    cluster_status | awk -v pods="$(cat "/etc/openstack/live/$DATABASE-members")" '
         BEGIN { count = split(pods, list); for (at = 1; at <= count; at++) has_pod[list[at]] = 1 }
         $1 == "Role:" { leads = $2 == "leader" }
         leads && $3 == "at" {
@@ -75,27 +75,26 @@ lost_members() {
         }'
 }
 
-# A member that lost its volume joins as another one, or its pod goes without it. Who it was would count for the majority
-# for ever.
-forget_lost() {
+# A member that lost its volume rejoins with a new ID. Its old entry would count for the quorum forever.
+remove_lost_members() {
     while sleep 30; do
         for member in $(lost_members); do
-            echo "member $member will not come back: it is no longer waited for" >&2
-            ovs-appctl --timeout=10 -t "$control" cluster/kick "$SCHEMA" "$member" || echo "it could not be removed yet" >&2
+            echo "member $member is lost: removing it from the cluster" >&2
+            ovs-appctl --timeout=10 -t "$control" cluster/kick "$SCHEMA" "$member" || echo "cannot remove it yet" >&2
         done
     done
 }
-forget_lost &
+remove_lost_members &
 
-# Whether this member is told to leave, and the group counts on nobody who is gone for ever.
+# Whether this member is instructed to leave and the cluster has no lost members.
 may_leave() {
-    told=$(order)
-    [[ $told = "leave/$POD_UID/"* ]] && known=$(group_status | grep -c ' at tcp:') && [ "$known" -le "${told##*/}" ]
+    instruction=$(order)
+    [[ $instruction = "leave/$POD_UID/"* ]] && known=$(cluster_status | grep -c ' at tcp:') && [ "$known" -le "${instruction##*/}" ]
 }
 
-# Who has left cannot come back with what it had: it would have to join anew. The mark is for a pod that is stopped before
-# the data is gone.
-leave_when_told() {
+# A member that left cannot return with its old data; it must rejoin. The file marks a pod that stops before the data
+# is deleted.
+leave_when_instructed() {
     until may_leave; do sleep 2; done
     touch "$file.leaving"
     until ovs-appctl --timeout=10 -t "$control" cluster/leave "$SCHEMA"; do sleep 2; done
@@ -104,7 +103,7 @@ leave_when_told() {
     printf '{"state":"left"}\n' >/dev/termination-log
     ovs-appctl --timeout=10 -t "$control" exit
 }
-leave_when_told &
+leave_when_instructed &
 
 exec ovsdb-server "$file" --remote="ptcp:$CLIENT_PORT:0.0.0.0" --remote="punix:$socket" --unixctl="$control" \
     --pidfile="/run/ovn/$DATABASE.pid" -vconsole:info -vsyslog:off -vfile:off

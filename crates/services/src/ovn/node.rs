@@ -1,4 +1,4 @@
-//! What OVN runs on nodes: the switch, and what configures it.
+//! Pods on nodes: Open vSwitch and ovn-controller.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -32,15 +32,15 @@ pub(super) fn workloads(context: &Context<'_, OVNNetwork>) -> Vec<Workload> {
     shared::with_leaving(workloads, &context.inputs.leaving_nodes())
 }
 
-/// Adds the settings of all nodes, and those of each node that differs. Returns an object for each node that nobody else
-/// has written one for.
+/// Adds the settings of all nodes and of each node with overrides. Returns a chassis for each node that has none of
+/// the user.
 pub(super) fn add_settings(
     context: &Context<'_, OVNNetwork>,
     files: &mut BTreeMap<FileName, String>,
 ) -> Result<Vec<Child>, Invalid> {
     let template = &context.object.spec.template;
     files.insert(switch::ALL_NODES.to_owned(), settings(context, &template.links, None));
-    let written = written_chassis(context)?;
+    let written = user_chassis(context)?;
     let mut children = Vec::new();
     for (name, labels) in context.inputs.nodes.iter().chain(&context.inputs.leaving) {
         if let Some(OVNChassisSpec { links, system_id, .. }) = written.get(name) {
@@ -57,8 +57,8 @@ pub(super) fn add_settings(
     Ok(children)
 }
 
-/// Chassis that a person has written for nodes of this network, by node. They win over all other settings.
-fn written_chassis(context: &Context<'_, OVNNetwork>) -> Result<BTreeMap<String, OVNChassisSpec>, Invalid> {
+/// Chassis that the user created for nodes of this network, by node. They override all other settings.
+fn user_chassis(context: &Context<'_, OVNNetwork>) -> Result<BTreeMap<String, OVNChassisSpec>, Invalid> {
     let mut written = BTreeMap::new();
     for ((kind, name), spec) in &context.inputs.peers {
         if *kind != chassis::KIND.kind {
@@ -74,7 +74,7 @@ fn written_chassis(context: &Context<'_, OVNNetwork>) -> Result<BTreeMap<String,
     Ok(written)
 }
 
-/// Settings of the switch of a node, in the words of `switch.sh`.
+/// Settings of a node in the format of `switch.sh`.
 fn settings(context: &Context<'_, OVNNetwork>, links: &ChassisLinks, system_id: Option<&str>) -> String {
     let template = &context.object.spec.template;
     let mut text = switch::settings(template.ovs.datapath, &links.links);
@@ -89,16 +89,16 @@ fn settings(context: &Context<'_, OVNNetwork>, links: &ChassisLinks, system_id: 
     text
 }
 
-/// Links of a node with these labels, where they differ from those of all.
+/// Links of a node with these labels, if an override matches.
 fn special_links(template: &OVNNetworkTemplate, labels: &Labels) -> Option<ChassisLinks> {
-    let special = template.overrides.iter().find(|special| special.change.fits(labels))?;
+    let special = template.overrides.iter().find(|special| special.change.matches(labels))?;
     Some(ChassisLinks {
         links: special.change.apply(&template.links.links),
         gateway: special.gateway.clone().unwrap_or_else(|| template.links.gateway.clone()),
     })
 }
 
-/// Where the pods of nodes run.
+/// Scheduling of the pods on nodes.
 pub(super) fn scheduling(template: &OVNNetworkTemplate) -> Scheduling {
     shared::on_hypervisors(&template.controller.scheduling)
 }

@@ -1,7 +1,7 @@
-# Starts northd with the numbers of the databases' addresses: it would look up names by itself, but tires of several.
+# Starts ovn-northd with the IP addresses of the databases, because it does not resolve several names reliably.
 set -eu
 
-numbers() {
+resolve() {
     port=$1
     shift
     result=
@@ -14,6 +14,6 @@ numbers() {
 }
 
 # shellcheck disable=SC2086 # several hosts are several words
-until northbound=$(numbers 6641 $NORTHBOUND) && southbound=$(numbers 6642 $SOUTHBOUND); do sleep 1; done
+until northbound=$(resolve 6641 $NORTHBOUND) && southbound=$(resolve 6642 $SOUTHBOUND); do sleep 1; done
 exec ovn-northd --ovnnb-db="$northbound" --ovnsb-db="$southbound" --unixctl=/run/ovn/ovn-northd.ctl \
     --pidfile=/run/ovn/ovn-northd.pid -vconsole:info -vsyslog:off -vfile:off

@@ -1,15 +1,15 @@
-//! Who begins a group of OVSDB servers, who joins it and who leaves: a group is begun once, by an order that is remembered
-//! first, and a pod goes only after its member has left.
+//! Membership of a Raft cluster of OVSDB servers. The operator bootstraps the cluster exactly once and records that
+//! first; empty members join, and a pod is deleted only after its member has left.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use openstack_operator_model::service::{Direction, Member, Order};
 use serde::Deserialize;
 
-/// Annotation with which a pod is told what to do: a word and its uid.
+/// Annotation that instructs a pod: a command and its UID.
 const ORDER: &str = "openstack.k8s.io/ovn-order";
 
-/// What a member says its volume holds.
+/// Report of a member about its volume.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 enum Report {
@@ -17,13 +17,13 @@ enum Report {
     Data {
         group: String,
     },
-    /// It was a member until it was told to leave.
+    /// It left the cluster on instruction.
     Left,
 }
 
-/// How many pods a database has: as many as are wanted, and those that have not left yet.
+/// Number of pods of a database: the desired ones and those that have not left yet.
 ///
-/// **Invariant:** it is remembered before anybody is told to join, so that a group never has more members than it says.
+/// **Invariant:** it is recorded before a member is instructed to join, so the cluster never has more members.
 pub(super) fn size(database: &str, wanted: i32, memory: &BTreeMap<String, String>) -> i32 {
     let remembered = memory.get(&size_key(database)).and_then(|size| size.parse().ok());
     remembered.map_or(wanted, |size: i32| size.max(wanted))
@@ -33,8 +33,7 @@ fn size_key(database: &str) -> String {
     format!("{database}Size")
 }
 
-/// Adds to a direction what the members of one database are told. Its pods are those of its size; the first ones, as many
-/// as are wanted, stay.
+/// Adds the instructions for the members of one database. The first `wanted` pods stay.
 pub(super) fn direct(
     database: &str,
     pods: &[String],
@@ -43,7 +42,7 @@ pub(super) fn direct(
     direction: &mut Direction,
 ) {
     direction.memory.insert(size_key(database), pods.len().to_string());
-    // Set once the group has served: from then on members without data are members that lost it.
+    // Set once the cluster has served: from then on, a member without data has lost it.
     let formed = format!("{database}Formed");
     let mut empty = Vec::new();
     let mut groups = BTreeSet::new();
@@ -52,7 +51,7 @@ pub(super) fn direct(
     for (ordinal, pod) in pods.iter().enumerate() {
         let member = members.iter().find(|member| member.name == *pod);
         match (member, member.and_then(report)) {
-            // What is ready is part of the group, whatever its volume held when it started.
+            // A ready member is part of the cluster, whatever its volume contained at start.
             (Some(member), _) if member.ready => {
                 holders += 1;
                 direction.memory.insert(formed.clone(), "true".to_owned());
@@ -68,84 +67,88 @@ pub(super) fn direct(
     }
     if groups.len() > 1 {
         let groups: Vec<String> = groups.into_iter().collect();
-        let reason =
-            format!("members of the {database} database are of different groups: {}", groups.join(" and "));
+        let reason = format!(
+            "members of the {database} database belong to different clusters: {}",
+            groups.join(" and ")
+        );
         direction.waiting.get_or_insert(reason);
         return;
     }
-    dismiss(database, pods, wanted, members, direction);
+    scale_down(database, pods, wanted, members, direction);
     let Some(first) = empty.first() else { return };
     match (direction.memory.get(database).cloned(), silent) {
-        // The order is on its way, or was not obeyed yet.
-        (Some(uid), _) if uid == first.uid => tell(direction, first, "begin"),
-        // There is a group: whoever has no data joins it.
+        // The instruction is pending.
+        (Some(uid), _) if uid == first.uid => instruct(direction, first, "begin"),
+        // The cluster exists: empty members join it.
         (Some(_), _) if holders > 0 => {
             for member in empty {
-                tell(direction, member, "join");
+                instruct(direction, member, "join");
             }
         }
         (_, Some(pod)) => {
-            let reason = format!("pod {pod} has not reported what its volume holds");
+            let reason = format!("pod {pod} has not reported the content of its volume");
             direction.waiting.get_or_insert(reason);
         }
         (Some(_), None) if direction.memory.contains_key(&formed) => {
             let reason =
-                format!("no pod holds the {database} database although it has served before: restore it");
+                format!("no pod contains the {database} database although it has served before: restore it");
             direction.waiting.get_or_insert(reason);
         }
-        // Data that was brought in is a group that was begun elsewhere.
+        // Imported data is a cluster that was bootstrapped elsewhere.
         (None, None) if holders > 0 => {
             direction.memory.insert(database.to_owned(), "elsewhere".to_owned());
         }
-        // Nobody has begun, or whoever was told to went before it could.
+        // No member has bootstrapped, or the selected one was lost before it could.
         (_, None) => {
             direction.memory.insert(database.to_owned(), first.uid.clone());
         }
     }
 }
 
-/// Lets the last pod go where fewer are wanted: one at a time, and only while all that stay are well.
-fn dismiss(database: &str, pods: &[String], wanted: usize, members: &[Member], direction: &mut Direction) {
+/// Removes the last member on scale-down: one at a time, and only while all remaining ones are ready.
+fn scale_down(database: &str, pods: &[String], wanted: usize, members: &[Member], direction: &mut Direction) {
     let member = |pod: &String| members.iter().find(|member| member.name == *pod);
     let (staying, leaving) = pods.split_at(wanted.min(pods.len()));
-    let well: Vec<&Member> = staying.iter().filter_map(member).filter(|member| member.ready).collect();
-    for member in well.iter().filter(|member| told_to_leave(member).is_some()) {
-        tell(direction, member, "stay");
+    let ready: Vec<&Member> = staying.iter().filter_map(member).filter(|member| member.ready).collect();
+    for member in ready.iter().filter(|member| leave_instruction(member).is_some()) {
+        instruct(direction, member, "stay");
     }
     let Some(last) = leaving.last() else { return };
-    let reason = match member(last) {
-        Some(member) if well.len() == staying.len() => {
+    let (state, condition) = match member(last) {
+        Some(member) if ready.len() == staying.len() => {
             if has_left(member) {
                 direction.memory.insert(size_key(database), (pods.len() - 1).to_string());
-                "has left"
+                ("has left", "")
             } else {
-                if told_to_leave(member).is_none() {
-                    give(
+                if leave_instruction(member).is_none() {
+                    give_order(
                         direction,
                         member,
                         format!("leave/{}/{}/{}", member.uid, member.restarts, pods.len()),
                     );
                 }
-                "is leaving"
+                ("is leaving", "")
             }
         }
-        _ => "leaves, once all pods that stay are ready,",
+        _ => ("will leave", " once all remaining pods are ready"),
     };
-    direction.waiting.get_or_insert(format!("pod {last} {reason} the group of the {database} database"));
+    direction
+        .waiting
+        .get_or_insert(format!("pod {last} {state} the cluster of the {database} database{condition}"));
 }
 
-/// How often a pod that is to leave had been started again when it was told. It is also told how many members the group
-/// may have at that moment: members that are gone for ever are forgotten before one that works leaves.
-fn told_to_leave(member: &Member) -> Option<i32> {
+/// Restart count of a pod at its instruction to leave. The instruction also holds the number of members that the
+/// cluster may have then, so lost members are removed before a working one leaves.
+fn leave_instruction(member: &Member) -> Option<i32> {
     let order = member.annotations.get(ORDER)?.strip_prefix(&format!("leave/{}/", member.uid))?;
     order.split('/').next()?.parse().ok()
 }
 
-/// Whether the group does not count on a pod. What one said before it was told anything may no longer be so.
+/// Whether the pod is no longer a member. A report from before the instruction may be outdated.
 fn has_left(member: &Member) -> bool {
     match report(member) {
         _ if member.ready => false,
-        Some(Report::Left) => told_to_leave(member).is_some_and(|before| member.restarts > before),
+        Some(Report::Left) => leave_instruction(member).is_some_and(|before| member.restarts > before),
         Some(Report::Empty) => !member.annotations.contains_key(ORDER),
         Some(Report::Data { .. }) | None => false,
     }
@@ -155,11 +158,11 @@ fn report(member: &Member) -> Option<Report> {
     serde_json::from_str(member.report.as_deref()?).ok()
 }
 
-fn tell(direction: &mut Direction, member: &Member, word: &str) {
-    give(direction, member, format!("{word}/{}", member.uid));
+fn instruct(direction: &mut Direction, member: &Member, command: &str) {
+    give_order(direction, member, format!("{command}/{}", member.uid));
 }
 
-fn give(direction: &mut Direction, member: &Member, value: String) {
+fn give_order(direction: &mut Direction, member: &Member, value: String) {
     if member.annotations.get(ORDER) != Some(&value) {
         direction.orders.push(Order {
             pod: member.name.clone(),
@@ -189,10 +192,10 @@ mod tests {
     }
 
     fn directed(members: &[Member], memory: &[(&str, &str)]) -> Direction {
-        directed_to(members.len(), members, memory)
+        direct_to(members.len(), members, memory)
     }
 
-    fn directed_to(wanted: usize, members: &[Member], memory: &[(&str, &str)]) -> Direction {
+    fn direct_to(wanted: usize, members: &[Member], memory: &[(&str, &str)]) -> Direction {
         let pods: Vec<String> = (0..members.len()).map(|ordinal| format!("nb-{ordinal}")).collect();
         let memory = memory.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let mut direction = Direction { memory, ..Direction::default() };
@@ -205,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_begun_once_and_remembered_before_anybody_is_told() {
+    fn a_cluster_is_bootstrapped_once_and_recorded_before_the_instruction() {
         let members = [member(0, Some(EMPTY)), member(1, Some(EMPTY))];
         let first = directed(&members, &[]);
         assert!(first.orders.is_empty());
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn others_join_once_one_has_data() {
+    fn empty_members_join_once_one_has_data() {
         let members = [member(0, Some(DATA)), member(1, Some(EMPTY)), member(2, Some(EMPTY))];
         let direction = directed(&members, &[("northbound", "uid-0")]);
         assert_eq!(orders(&direction), [("nb-1", "join/uid-1"), ("nb-2", "join/uid-2")]);
@@ -229,25 +232,25 @@ mod tests {
     }
 
     #[test]
-    fn a_database_that_is_lost_is_not_made_anew() {
+    fn a_lost_database_is_not_recreated() {
         let memory = [("northbound", "uid-of-an-earlier-pod"), ("northboundFormed", "true")];
         let direction = directed(&[member(0, Some(EMPTY))], &memory);
         assert!(direction.orders.is_empty());
         assert!(direction.waiting.unwrap().contains("restore it"));
         let others_are_silent = [member(0, Some(EMPTY)), member(1, None), member(2, None)];
         let direction = directed(&others_are_silent, &memory);
-        assert!(direction.orders.is_empty(), "nobody joins those who may have nothing");
+        assert!(direction.orders.is_empty(), "no member joins others that may be empty");
         assert!(direction.waiting.unwrap().contains("has not reported"));
     }
 
     #[test]
-    fn one_that_went_before_it_could_begin_is_replaced_by_the_next() {
+    fn a_pod_that_was_lost_before_bootstrap_is_replaced_by_the_next() {
         let direction = directed(&[member(0, Some(EMPTY))], &[("northbound", "uid-of-an-earlier-pod")]);
         assert_eq!(direction.memory["northbound"], "uid-0");
     }
 
     #[test]
-    fn a_group_that_serves_has_formed() {
+    fn a_cluster_that_serves_has_formed() {
         let ready = Member { ready: true, ..member(0, Some(EMPTY)) };
         let direction = directed(&[ready], &[("northbound", "uid-0")]);
         assert_eq!(direction.memory["northboundFormed"], "true");
@@ -255,17 +258,17 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_before_all_have_reported() {
+    fn no_member_is_instructed_before_all_have_reported() {
         let direction = directed(&[member(0, Some(EMPTY)), member(1, None)], &[]);
         assert!(direction.orders.is_empty() && !direction.memory.contains_key("northbound"));
         assert!(direction.waiting.unwrap().contains("nb-1"));
     }
 
     #[test]
-    fn data_of_two_groups_is_left_to_a_person() {
+    fn data_of_two_clusters_requires_the_user() {
         let other = DATA.replace("\"g\"", "\"h\"");
         let direction = directed(&[member(0, Some(DATA)), member(1, Some(&other))], &[]);
-        assert!(direction.waiting.unwrap().contains("different groups"));
+        assert!(direction.waiting.unwrap().contains("different clusters"));
     }
 
     const LEFT: &str = r#"{"state":"left"}"#;
@@ -274,56 +277,52 @@ mod tests {
         Member { ready: true, ..member(ordinal, Some(DATA)) }
     }
 
-    fn told(order: &str, member: Member) -> Member {
+    fn instructed(order: &str, member: Member) -> Member {
         Member { annotations: BTreeMap::from([(ORDER.to_owned(), order.to_owned())]), ..member }
     }
 
     #[test]
-    fn members_leave_one_by_one_and_only_while_the_others_are_well() {
-        let direction = directed_to(1, &[serving(0), serving(1), serving(2)], &[]);
+    fn members_leave_one_by_one_and_only_while_the_others_are_ready() {
+        let direction = direct_to(1, &[serving(0), serving(1), serving(2)], &[]);
         assert_eq!(orders(&direction), [("nb-2", "leave/uid-2/0/3")]);
         assert_eq!(direction.memory["northboundSize"], "3", "its pod stays until it has left");
         assert!(direction.waiting.unwrap().contains("nb-2 is leaving"));
         let lost = member(1, Some(EMPTY));
         for last in [serving(1), lost] {
-            let sick = directed_to(1, &[member(0, Some(DATA)), last], &[]);
-            assert!(sick.orders.is_empty());
-            assert_eq!(sick.memory["northboundSize"], "2");
-            assert!(sick.waiting.unwrap().contains("once all pods that stay are ready"));
+            let degraded = direct_to(1, &[member(0, Some(DATA)), last], &[]);
+            assert!(degraded.orders.is_empty());
+            assert_eq!(degraded.memory["northboundSize"], "2");
+            assert!(degraded.waiting.unwrap().contains("once all remaining pods are ready"));
         }
     }
 
     #[test]
-    fn a_pod_goes_when_its_member_has_left_and_not_before() {
-        let size = |last: Member| directed_to(1, &[serving(0), last], &[]).memory["northboundSize"].clone();
-        let left = Member { restarts: 1, ..told("leave/uid-1/0/2", member(1, Some(LEFT))) };
+    fn a_pod_is_deleted_only_after_its_member_has_left() {
+        let size = |last: Member| direct_to(1, &[serving(0), last], &[]).memory["northboundSize"].clone();
+        let left = Member { restarts: 1, ..instructed("leave/uid-1/0/2", member(1, Some(LEFT))) };
         assert_eq!(size(left.clone()), "1");
-        assert_eq!(size(member(1, Some(EMPTY))), "1", "nobody told it to join");
-        assert_eq!(size(told("join/uid-1", member(1, Some(EMPTY)))), "2", "it may have joined since");
+        assert_eq!(size(member(1, Some(EMPTY))), "1", "it was never instructed to join");
+        assert_eq!(size(instructed("join/uid-1", member(1, Some(EMPTY)))), "2", "it may have joined since");
         assert_eq!(
-            size(told("leave/uid-1/0/2", member(1, Some(EMPTY)))),
+            size(instructed("leave/uid-1/0/2", member(1, Some(EMPTY)))),
             "2",
             "it had joined and is leaving"
         );
-        assert_eq!(
-            size(told("leave/uid-1/1/2", left.clone())),
-            "2",
-            "it had left once before, and came back"
-        );
+        assert_eq!(size(instructed("leave/uid-1/1/2", left.clone())), "2", "it left before and rejoined");
         assert_eq!(size(Member { ready: true, ..left }), "2");
     }
 
     #[test]
-    fn one_that_is_wanted_again_stays_or_comes_back() {
-        let still_there = told("leave/uid-1/0/2", serving(1));
+    fn a_member_that_is_wanted_again_stays_or_rejoins() {
+        let still_there = instructed("leave/uid-1/0/2", serving(1));
         assert_eq!(orders(&directed(&[serving(0), still_there], &[])), [("nb-1", "stay/uid-1")]);
-        let left = Member { restarts: 1, ..told("leave/uid-1/0/2", member(1, Some(LEFT))) };
+        let left = Member { restarts: 1, ..instructed("leave/uid-1/0/2", member(1, Some(LEFT))) };
         let direction = directed(&[serving(0), left], &[("northbound", "uid-0")]);
         assert_eq!(orders(&direction), [("nb-1", "join/uid-1")]);
     }
 
     #[test]
-    fn a_database_has_pods_for_all_that_have_not_left() {
+    fn a_database_has_pods_for_all_members_that_have_not_left() {
         let remembered = BTreeMap::from([("northboundSize".to_owned(), "3".to_owned())]);
         assert_eq!(size("northbound", 1, &remembered), 3);
         assert_eq!(size("northbound", 5, &remembered), 5);

@@ -1,10 +1,11 @@
-# Says what the volume of a member holds, as one line of JSON, for the operator to read from the pod's status.
+# Reports the content of the volume of a member as one line of JSON, which the operator reads from the status of the
+# pod.
 set -eu
 file=/var/lib/ovn/$DATABASE.db
 
-# A full disk may have left a file without content, which no server starts with.
+# A full disk may have left an empty file, which prevents the start.
 if [ -e "$file" ] && [ ! -s "$file" ]; then rm "$file"; fi
-# Nor does one start with the data of a member that has left.
+# The data of a member that has left prevents the start as well.
 if [ -e "$file.leaving" ]; then
     if ovsdb-tool show-log "$file" | grep -q 'note: "left"'; then rm "$file"; fi
     rm "$file.leaving"

@@ -1,4 +1,4 @@
-//! OVN's settings.
+//! Settings of OVN.
 
 use kube::CustomResource;
 use openstack_operator_model::common::{
@@ -9,10 +9,10 @@ use openstack_operator_model::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::switch::{Links, LinksChange, SwitchSettings};
-use crate::takes::{self, Role, Scale, Take, Takes};
+use crate::inputs::{self, Input, Inputs, Role, Scale};
+use crate::switch::{Links, LinksOverride, SwitchSettings};
 
-/// Virtual networks: their databases, and a switch on every node that has a part in them.
+/// OVN: northbound and southbound databases, ovn-northd, and ovn-controller with Open vSwitch on nodes.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "openstack.k8s.io",
@@ -34,27 +34,28 @@ pub struct OVNNetworkSpec {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OVNNetworkTemplate {
-    /// The northbound database, which holds the networks that Neutron wants.
+    /// Northbound database, which holds the networks that Neutron defines.
     #[serde(default)]
-    pub northbound: GroupSettings,
-    /// The southbound database, which every node reads.
+    pub northbound: RaftSettings,
+    /// Southbound database, which ovn-controller reads on every node.
     #[serde(default)]
-    pub southbound: GroupSettings,
-    /// ovn-northd, which translates between the two; one pod works, the others stand by.
+    pub southbound: RaftSettings,
+    /// ovn-northd, which translates the northbound into the southbound database. One pod is active, the others are
+    /// standby.
     #[serde(default)]
     pub northd: Component,
-    /// How Neutron and its agents reach the databases, where that is not by the members themselves.
+    /// Services through which Neutron and its agents reach the databases. Defaults to the members of the databases.
     #[serde(default, skip_serializing_if = "is_default")]
     pub neutron_integration: NeutronIntegration,
-    /// ovn-controller, on every node of the virtual networks.
+    /// ovn-controller on nodes. `nodeSelector` defaults to label `node-role.kubernetes.io/hypervisor`.
     #[serde(default)]
     pub controller: NodeSettings,
-    /// Open vSwitch, on the same nodes.
+    /// Open vSwitch on the same nodes.
     #[serde(default)]
     pub ovs: SwitchSettings,
     #[serde(flatten)]
     pub links: ChassisLinks,
-    /// Settings of some nodes instead of those of all. Of several that fit a node the first counts.
+    /// Overrides for some nodes. The first one that matches a node applies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub overrides: Vec<NodeOverride>,
@@ -62,65 +63,65 @@ pub struct OVNNetworkTemplate {
     pub common: PodSettings,
 }
 
-impl Takes for OVNNetworkTemplate {
-    fn takes(&mut self) -> Vec<Take<'_>> {
-        let mut takes = Vec::new();
+impl Inputs for OVNNetworkTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
+        let mut inputs = Vec::new();
         for (field, group) in [("northbound", &mut self.northbound), ("southbound", &mut self.southbound)] {
-            let GroupSettings { replicas, storage, container } = group;
-            takes.push(Take::Replicas { scale: Scale::Quorum, replicas });
-            takes.push(Take::StorageClass(&mut storage.storage_class));
-            takes.push(Take::Component { field, settings: container });
+            let RaftSettings { replicas, storage, container } = group;
+            inputs.push(Input::Replicas { scale: Scale::Quorum, replicas });
+            inputs.push(Input::StorageClass(&mut storage.storage_class));
+            inputs.push(Input::Component { field, settings: container });
         }
         let NodeSettings { scheduling, container } = &mut self.controller;
-        takes.push(Take::Component { field: "northd", settings: &mut self.northd.container });
-        takes.push(Take::Component { field: "controller", settings: container });
-        takes.push(Take::Component { field: "ovs", settings: &mut self.ovs.container });
-        takes.push(Take::Replicas { scale: Scale::Stateless, replicas: &mut self.northd.replicas });
-        takes.push(Take::Scheduling { field: "controller", role: Role::Network, scheduling });
-        takes.extend(takes::pods(&mut self.common, Role::Control));
-        takes
+        inputs.push(Input::Component { field: "northd", settings: &mut self.northd.container });
+        inputs.push(Input::Component { field: "controller", settings: container });
+        inputs.push(Input::Component { field: "ovs", settings: &mut self.ovs.container });
+        inputs.push(Input::Replicas { scale: Scale::Stateless, replicas: &mut self.northd.replicas });
+        inputs.push(Input::Scheduling { field: "controller", role: Role::Network, scheduling });
+        inputs.extend(inputs::pods(&mut self.common, Role::Control));
+        inputs
     }
 }
 
-/// Provider networks of a node, its tunnels, and whether it is a gateway.
+/// Bridge mappings, tunnels and gateway role of a node.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ChassisLinks {
     #[serde(flatten)]
     pub links: Links,
-    /// Gateways between virtual networks and provider networks.
+    /// Gateway chassis, through which routers reach provider networks.
     #[serde(default)]
     pub gateway: Gateway,
 }
 
-/// What is different on some nodes. What is left out is as on all.
+/// Settings of some nodes. Unset fields keep the settings of all nodes.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NodeOverride {
     #[serde(flatten)]
-    pub change: LinksChange,
-    /// Whether these nodes are gateways.
+    pub change: LinksOverride,
+    /// Gateway role of these nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway: Option<Gateway>,
 }
 
-/// Services in front of the databases that somebody else made, e.g. of relays that answer for the southbound database.
+/// Services in front of the databases that the operator does not create, e.g. relays of the southbound database.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NeutronIntegration {
-    /// Way to the northbound database.
+    /// Connection to the northbound database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nb_connection: Option<Connection>,
-    /// Way to the southbound database.
+    /// Connection to the southbound database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sb_connection: Option<Connection>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Connection {
-    /// The Service.
+    /// Service in the same namespace.
     pub service: ConnectionService,
 }
 
-/// A Service of the object's namespace with an address of its own.
+/// Service in the same namespace with a cluster IP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConnectionService {
     /// Name of the Service.
@@ -131,12 +132,12 @@ pub struct ConnectionService {
     pub port: u16,
 }
 
-/// A Raft cluster of servers with one database.
+/// Raft cluster of one database.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct GroupSettings {
-    /// Number of members, which is odd so that there is a majority; 1 where none is given. Where it becomes smaller,
-    /// members leave one by one before their pods are deleted, and their volumes stay.
+pub struct RaftSettings {
+    /// Number of members. It must be odd, so that a quorum exists. Defaults to 1. On scale-down, members leave the
+    /// Raft cluster one by one and their volumes are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 7), extend("x-kubernetes-validations" = [
         { "rule": "self % 2 == 1", "message": "replicas must be odd: 1, 3, 5 or 7" },
@@ -144,12 +145,12 @@ pub struct GroupSettings {
     pub replicas: Option<i32>,
     /// Volumes of the members.
     #[serde(default)]
-    pub storage: GroupStorage,
+    pub storage: RaftStorage,
     #[serde(flatten)]
     pub container: ContainerSettings,
 }
 
-impl GroupSettings {
+impl RaftSettings {
     pub(super) fn replicas(&self) -> i32 {
         self.replicas.unwrap_or(1)
     }
@@ -159,24 +160,24 @@ impl GroupSettings {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
-    { "rule": "has(self.size) == has(oldSelf.size) && (!has(self.size) || self.size == oldSelf.size)", "message": "storage.size cannot be changed yet: grow the claims themselves where their class allows it" },
-    { "rule": "has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)", "message": "storage.storageClass cannot be changed: the volumes stay where they are" },
+    { "rule": "has(self.size) == has(oldSelf.size) && (!has(self.size) || self.size == oldSelf.size)", "message": "storage.size cannot be changed yet: resize the PersistentVolumeClaims instead" },
+    { "rule": "has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)", "message": "storage.storageClass cannot be changed: existing volumes keep their storage class" },
 ]))]
-pub struct GroupStorage {
+pub struct RaftStorage {
     /// Size of each member's volume.
     #[serde(default = "size", deserialize_with = "schema::read")]
     #[schemars(schema_with = "schema::size")]
     pub size: String,
-    /// Storage class of the volumes; the cluster's default where none is given.
+    /// Storage class of the volumes. Defaults to the default class of the Kubernetes cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub storage_class: Option<String>,
-    /// What becomes of the volumes when the object is deleted.
+    /// Policy for the volumes when the object is deleted.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
 }
 
-impl Default for GroupStorage {
+impl Default for RaftStorage {
     fn default() -> Self {
         Self { size: size(), storage_class: None, deletion_policy: DeletionPolicy::default() }
     }
@@ -186,21 +187,20 @@ fn size() -> String {
     "2Gi".to_owned()
 }
 
-/// Pods of nodes.
+/// Pods on nodes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct NodeSettings {
-    /// Nodes that have a part in virtual networks; those with label `node-role.kubernetes.io/hypervisor` where nothing is
-    /// given.
+    /// Nodes of the virtual networks. Defaults to nodes with label `node-role.kubernetes.io/hypervisor`.
     #[serde(flatten)]
     pub scheduling: Scheduling,
     #[serde(flatten)]
     pub container: ContainerSettings,
 }
 
-/// Nodes through which routers reach networks outside.
+/// Gateway chassis.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Gateway {
-    /// Whether every node of the switch may be one.
+    /// Whether the nodes can be gateway chassis.
     #[serde(default = "yes")]
     pub enabled: bool,
 }

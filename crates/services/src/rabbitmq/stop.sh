@@ -1,9 +1,9 @@
-# Waits before a member stops until its queues have a majority without it, but no longer than the given seconds.
+# Waits until the queues of a stopping member have a quorum without it, for at most the given seconds.
 set -eu
 limit=$1
 
-# The list is read now and not written into the pods, so that a member more restarts no other.
+# Reads the list at run time instead of from the pod template, so a new member restarts no other.
 if [ "$(grep -c rabbit@ /etc/openstack/live/members.conf)" -gt 1 ]; then
-    # The client gives up by itself; the limit is for one that hangs. Where all members go, some wait in vain.
+    # The client has its own timeout; the limit is for a hanging client. If all members stop, some wait in vain.
     timeout "$limit" rabbitmq-upgrade await_online_quorum_plus_one --timeout "$((limit - 10))"
 fi

@@ -1,4 +1,4 @@
-//! What all HTTP APIs have in common: uWSGI, probes, policies, and ways in.
+//! Common parts of HTTP APIs: uWSGI, probes, policies and routes.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use openstack_operator_model::service::Invalid;
 
 use super::{command, file, probe};
 
-/// What uWSGI runs, and how.
+/// Settings of uWSGI.
 pub(crate) struct Uwsgi {
     pub(crate) module: &'static str,
-    /// Few, since pods are what is scaled.
+    /// Number of processes. It is small, because APIs scale by pods.
     pub(crate) processes: u32,
-    /// How long a request may take, in seconds; 0 for as long as it takes.
+    /// Maximum duration of a request in seconds. 0 means no limit.
     pub(crate) longest_request: u32,
-    /// How large a chunk of an upload may be, in bytes, where clients send larger ones than uWSGI's 1 MiB.
+    /// Maximum size of an upload chunk in bytes, if clients exceed uWSGI's default of 1 MiB.
     pub(crate) largest_chunk: Option<u32>,
 }
 
@@ -26,7 +26,7 @@ impl Uwsgi {
     }
 }
 
-/// Settings of uWSGI that fit every image family.
+/// Configuration file of uWSGI for all image families.
 pub(crate) fn uwsgi(uwsgi: &Uwsgi, port: &Port, common: &Common) -> String {
     let mut document = Document::new()
         .section_of(
@@ -55,26 +55,26 @@ pub(crate) fn uwsgi(uwsgi: &Uwsgi, port: &Port, common: &Common) -> String {
         document = document.set("uwsgi", "chunked-input-limit", bytes);
     }
     let document = document.merge(common.extra_config.get("uwsgi.ini"));
-    // Debian's uWSGI knows no Python before this line, so it must come first.
+    // Debian's uWSGI loads Python with this line, so it must come first.
     document.render().replacen("[uwsgi]\n", "[uwsgi]\nplugins = python3\n", 1)
 }
 
-/// Makes a container one that serves HTTP under a port.
+/// Adds port, probes and stop delay of an HTTP server to a container.
 pub(crate) fn serving(mut container: Container, port: Port, health: &'static str) -> Container {
     let healthy = || Check::Http { path: health, port: port.number };
     container.probes = Probes {
         startup: Some(probe(healthy(), 2, 5, 150)),
         readiness: Some(probe(healthy(), 10, 10, 3)),
-        // One process may be busy for long while the database is slow: only a dead one is killed.
+        // Processes may be busy for long while the database is slow, so liveness only checks the port.
         liveness: Some(probe(Check::Connect { port: port.number }, 20, 10, 6)),
     };
     container.ports = vec![port];
-    // Time for clients to learn that this pod goes.
+    // Time until clients stop sending requests to this pod.
     container.before_stop = Some(command(["sleep", "5"]));
     container
 }
 
-/// Routes for an API that is exposed.
+/// Routes of an exposed API.
 pub(crate) fn routes(exposure: &Exposure, port: u16) -> Result<Vec<Route>, Invalid> {
     match (&exposure.gateway_ref, &exposure.public_hostname) {
         (None, _) => Ok(Vec::new()),
@@ -83,24 +83,24 @@ pub(crate) fn routes(exposure: &Exposure, port: u16) -> Result<Vec<Route>, Inval
         }
         (Some(_), None) => Err(Invalid::new(
             "spec.publicHostname",
-            "is missing: a gatewayRef needs the name under which the API is reached",
+            "is missing: gatewayRef requires the public host name of the API",
         )),
     }
 }
 
-/// Address of an API for clients outside, or none where it is not exposed.
+/// Public URL of an API, if it is exposed.
 pub(crate) fn public_url(exposure: &Exposure) -> Option<String> {
     exposure.gateway_ref.as_ref()?;
     let hostname = exposure.public_hostname.as_ref()?;
     Some(format!("{}://{hostname}", exposure.public_scheme.unwrap_or_default().name()))
 }
 
-/// Where a service reads the policy rules that win over its own.
+/// Mount of the policy file.
 pub(crate) fn policy_mount(exposure: &Exposure, service: &str) -> Option<Mount> {
     (!exposure.policy.is_empty()).then(|| file("policy.yaml", &format!("/etc/{service}/policy.yaml")))
 }
 
-/// Policy rules that win over a service's own, as the file that the service reads, and the setting that names it.
+/// Adds the policy file with the rules of the user, and the option that names it.
 pub(crate) fn policy(
     document: Document,
     files: &mut BTreeMap<String, String>,
@@ -109,7 +109,7 @@ pub(crate) fn policy(
     if exposure.policy.is_empty() {
         return document;
     }
-    // As JSON, which is YAML whatever a rule holds.
+    // As JSON strings, which are valid YAML for any rule.
     let text = |text: &String| serde_json::Value::String(text.clone());
     let rules = exposure.policy.iter().map(|(rule, check)| format!("{}: {}\n", text(rule), text(check)));
     files.insert("policy.yaml".to_owned(), rules.collect());

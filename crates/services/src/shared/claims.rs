@@ -1,4 +1,4 @@
-//! What services have on databases, message buses and caches of others.
+//! Databases, virtual hosts and caches of services.
 
 use std::collections::BTreeMap;
 
@@ -15,30 +15,30 @@ use openstack_operator_model::status::DatabaseServer;
 use crate::concern::{CacheSettings, DatabaseSettings, MessagingSettings, ServiceCacheSettings};
 use crate::{mariadb, memcached, rabbitmq};
 
-/// Port of databases, where none is given.
+/// Default port of databases.
 pub(crate) const DATABASE_PORT: u16 = 3306;
-/// Port of message buses, where none is given.
+/// Default port of message buses.
 pub(crate) const BUS_PORT: u16 = 5672;
 
-/// A database that a service has.
+/// A database of a service.
 pub(crate) struct DatabaseClaim<'a> {
     pub(crate) settings: &'a DatabaseSettings,
     pub(crate) database: &'a str,
-    /// End of the name of the Secret with its connection.
+    /// Suffix of the name of the Secret with its connection.
     pub(crate) suffix: &'a str,
-    /// Section of the configuration that its connection belongs to.
+    /// Configuration section of its connection.
     pub(crate) section: &'a str,
 }
 
 impl<'a> DatabaseClaim<'a> {
-    /// The one database of a service, with this name where the user gives no other.
+    /// The only database of a service, with its default name.
     pub(crate) fn new(settings: &'a DatabaseSettings, default_name: &'a str, section: &'a str) -> Self {
         let database = settings.database.as_deref().unwrap_or(default_name);
         Self { settings, database, suffix: "database", section }
     }
 }
 
-/// Secret with the login of the user of a claim.
+/// Secret with the login of the database user.
 pub(crate) fn database_credentials<K>(context: &Context<'_, K>, claim: &DatabaseClaim<'_>) -> String {
     let given = claim.settings.secret_ref.as_ref().map(|given| given.name.clone());
     given.unwrap_or_else(|| name::part(context.name, claim.suffix))
@@ -59,7 +59,7 @@ pub(crate) fn database<K>(
         entries.insert("password".to_owned(), Entry::Password { length: 32 });
     }
     let (host, port) = claim_database(context, plan, settings, database, &credentials)?;
-    // Without time limits a connection to a host that lost its power hangs for a quarter of an hour.
+    // Without timeouts a connection to a host without power hangs for 15 minutes.
     let options = "charset=utf8&connect_timeout=5&read_timeout=120&write_timeout=120";
     let mut connection = vec![
         Piece::Text("mysql+pymysql://".to_owned()),
@@ -82,8 +82,8 @@ pub(crate) fn database<K>(
     Ok(Variable::secret(format!("OS_{}__CONNECTION", section.to_uppercase()), secret, "connection"))
 }
 
-/// Adds a database of the user whose login a Secret holds, where the operator creates it. Returns the server's host,
-/// which the Secret holds where there is none, and its port.
+/// Adds a database to the plan if the operator creates it. Returns host and port of the server; without a host, the
+/// Secret contains it.
 pub(crate) fn claim_database<K>(
     context: &Context<'_, K>,
     plan: &mut Plan,
@@ -122,18 +122,18 @@ pub(crate) fn claim_database<K>(
     Err(Invalid::new("spec.database", reason))
 }
 
-/// A virtual host that a service has.
+/// A virtual host of a service.
 pub(crate) struct MessagingClaim<'a> {
     pub(crate) settings: &'a MessagingSettings,
     pub(crate) virtual_host: &'a str,
-    /// End of the name of the Secret with its address.
+    /// Suffix of the name of the Secret with its URL.
     pub(crate) suffix: &'a str,
 }
 
-/// A message bus as a service uses it.
+/// Message bus of a service.
 #[derive(Clone)]
 pub(crate) struct MessageBus {
-    /// The variable with its address.
+    /// Variable with its URL.
     pub(crate) variable: Variable,
     pub(crate) hosts: usize,
     pub(crate) port: u16,
@@ -155,7 +155,7 @@ pub(crate) fn messaging<K>(
         };
         let path = settings.virtual_host.as_deref().unwrap_or("/");
         let address = Entry::Template(transport_url(&settings.hosts, &given.name, path));
-        plan.secrets.push(SecretPlan::of(&secret, [("transport_url", address)]));
+        plan.secrets.push(SecretPlan::with_entries(&secret, [("transport_url", address)]));
         let port = settings.hosts.first().and_then(|host| host.rsplit(':').next()?.parse().ok());
         return Ok(MessageBus { variable, hosts: settings.hosts.len(), port: port.unwrap_or(BUS_PORT) });
     };
@@ -172,11 +172,11 @@ pub(crate) fn messaging<K>(
         ("password", Entry::Password { length: 32 }),
         ("transport_url", Entry::Template(transport_url(&hosts, &secret, virtual_host))),
     ];
-    plan.secrets.push(SecretPlan::of(&secret, entries));
+    plan.secrets.push(SecretPlan::with_entries(&secret, entries));
     Ok(MessageBus { variable, hosts: hosts.len(), port: server.port })
 }
 
-/// The address of a virtual host for oslo.messaging, with the login that a Secret holds.
+/// Transport URL of a virtual host for oslo.messaging, with the login of a Secret.
 fn transport_url(hosts: &[String], secret: &str, virtual_host: &str) -> Vec<Piece> {
     let mut address = vec![Piece::Text("rabbit://".to_owned())];
     for (index, host) in hosts.iter().enumerate() {
@@ -192,7 +192,8 @@ fn transport_url(hosts: &[String], secret: &str, virtual_host: &str) -> Vec<Piec
     address
 }
 
-/// How oslo.messaging must treat RabbitMQ 4: quorum queues from the first day, for their type cannot change later.
+/// Options of oslo.messaging for RabbitMQ 4. Quorum queues are set from the start, because the type of a queue cannot
+/// change.
 pub(crate) fn messaging_options(document: Document) -> Document {
     document
         .section_of(
@@ -214,12 +215,12 @@ pub(crate) fn messaging_options(document: Document) -> Document {
         .set("oslo_concurrency", "lock_path", "/tmp")
 }
 
-/// Tells the queues of a program that uWSGI runs from those of others, which are all called `uwsgi`.
+/// Process name for queues. Programs under uWSGI would all be named `uwsgi`.
 pub(crate) fn process_name(name: &str) -> Variable {
     Variable::text("OS_OSLO_MESSAGING_RABBIT__PROCESSNAME", name)
 }
 
-/// How oslo.db must treat a server that may go away.
+/// Options of oslo.db for servers that may restart.
 pub(crate) fn database_options(document: Document, section: &str) -> Document {
     document.set(section, "max_retries", -1).set(section, "connection_recycle_time", 280).set(
         section,
@@ -228,7 +229,7 @@ pub(crate) fn database_options(document: Document, section: &str) -> Document {
     )
 }
 
-/// How oslo.cache uses the servers of a service's cache; nothing where it has none.
+/// Options of oslo.cache, if the service has a cache.
 pub(crate) fn cache_options(
     document: Document,
     settings: &ServiceCacheSettings,
@@ -237,8 +238,7 @@ pub(crate) fn cache_options(
     if servers.is_empty() {
         return document;
     }
-    // Of the drivers only this one goes on without a server that went away; others answer every request with an error
-    // until it is back.
+    // Only this driver continues without a failed server; others fail every request until it is back.
     let backend = settings.backend.as_deref().unwrap_or("oslo_cache.memcache_pool");
     document
         .set("cache", "enabled", true)
@@ -248,7 +248,7 @@ pub(crate) fn cache_options(
         .set("cache", "memcache_dead_retry", 60)
 }
 
-/// Servers of a service's cache; none where it has no cache.
+/// Cache servers of a service, if it has a cache.
 pub(crate) fn cache_servers<K>(
     context: &Context<'_, K>,
     settings: &CacheSettings,

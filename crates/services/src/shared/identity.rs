@@ -1,4 +1,4 @@
-//! How services are known to the identity service: their users, their places in the catalog, and how they log in.
+//! Users, catalog entries and authentication options of services.
 
 use openstack_operator_model::common::Reference;
 use openstack_operator_model::kind::SECRET;
@@ -13,12 +13,12 @@ use openstack_operator_model::status::{IdentityServer, LoginMethod};
 use crate::concern::IdentitySettings;
 use crate::keystone;
 
-/// Project of all services' users.
+/// Project of all service users.
 const PROJECT: &str = "service";
-/// Section with which services check tokens.
+/// Configuration section for token validation.
 const AUTHTOKEN: &str = "keystone_authtoken";
 
-/// An entry of the catalog.
+/// A catalog entry.
 pub(crate) struct Registration {
     pub(crate) service_type: &'static str,
     pub(crate) name: &'static str,
@@ -27,24 +27,24 @@ pub(crate) struct Registration {
     pub(crate) internal: String,
 }
 
-/// How a service is known to the identity service.
+/// Account of a service in the identity service.
 #[derive(Clone)]
 pub(crate) struct Account {
     pub(crate) server: IdentityServer,
-    /// Region in whose catalog the identity service itself is, where it is known.
+    /// Region of the identity service in the catalog, if known.
     pub(crate) own_region: Option<String>,
     pub(crate) method: LoginMethod,
-    /// Name of the user, where it is not in the Secret.
+    /// Name of the user, if the Secret has no `username`.
     pub(crate) username: Option<String>,
     /// Secret with the credentials.
     pub(crate) secret: String,
 }
 
-/// The identity service of an object, and on what entries are made there; nothing where somebody else makes them.
+/// Identity service of an object. Without a provider the operator registers nothing.
 pub(crate) struct Identity {
     pub(crate) provider: Option<Reference>,
     pub(crate) server: IdentityServer,
-    /// Region in whose catalog the identity service itself is. An existing one may be in none of its services' regions.
+    /// Region of the identity service in the catalog. An existing Keystone may have another region than its services.
     pub(crate) own_region: Option<String>,
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn identity<K>(
     })
 }
 
-/// Adds a service's user and its entries of the catalog to its plan, as far as the operator makes them.
+/// Adds the service user and its catalog entries to the plan, if the operator creates them.
 pub(crate) fn register<K>(
     context: &Context<'_, K>,
     plan: &mut Plan,
@@ -101,7 +101,7 @@ pub(crate) fn register<K>(
             name: user.to_owned(),
             password: SecretKey::new(&secret, "password"),
             project: PROJECT.to_owned(),
-            // Services act for all projects as administrators, and vouch for requests of users as services.
+            // `admin` to act in all projects, `service` to send service tokens with requests of users.
             roles: ["admin", "service"].map(str::to_owned).to_vec(),
         });
         let method = LoginMethod::Password;
@@ -134,7 +134,7 @@ fn catalog_service(registration: &Registration, server: &IdentityServer) -> Cata
 }
 
 impl Account {
-    /// How the service logs in, but for its credentials, which come from the environment.
+    /// Authentication options without credentials, which are in the environment.
     fn login(&self, mut document: Document, section: &str) -> Document {
         document = document.set(section, "auth_url", &self.server.internal_url);
         if self.method == LoginMethod::ApplicationCredential {
@@ -154,7 +154,7 @@ impl Account {
         )
     }
 
-    /// How the service checks tokens.
+    /// Options for token validation.
     pub(crate) fn authtoken(&self, document: Document, cache: &[String]) -> Document {
         let document = self
             .login(document, AUTHTOKEN)
@@ -172,7 +172,7 @@ impl Account {
         document.set(AUTHTOKEN, "memcached_servers", cache.join(","))
     }
 
-    /// How the service calls another: as itself, inside the cluster.
+    /// Options for calls to another service through internal endpoints.
     pub(crate) fn client(&self, document: Document, section: &str) -> Document {
         self.login(document, section).set(section, "region_name", &self.server.region).set(
             section,
@@ -181,7 +181,7 @@ impl Account {
         )
     }
 
-    /// Credentials for the sections with which the service logs in, and for the one with which it checks tokens.
+    /// Credentials for these sections and for token validation.
     pub(crate) fn credentials(&self, sections: &[&str]) -> Vec<Variable> {
         let options: &[(&str, &str)] = match (self.method, &self.username) {
             (LoginMethod::Password, Some(_)) => &[("PASSWORD", "password")],

@@ -1,4 +1,4 @@
-# Runs the database of a node's switch.
+# Runs ovsdb-server of Open vSwitch.
 set -eu
 file=/var/lib/openvswitch/conf.db
 schema=/usr/share/openvswitch/vswitch.ovsschema
@@ -8,9 +8,9 @@ if [ ! -s "$file" ]; then
     ovsdb-tool create "$file" "$schema"
 fi
 if [ "$(ovsdb-tool needs-conversion "$file" "$schema")" = yes ]; then ovsdb-tool convert "$file" "$schema"; fi
-# What a long life has left behind would make the start slow.
+# Compact the history, which would slow down the start.
 ovsdb-tool compact "$file"
-# Programs that are not root cannot open the socket, so they come by the node's own address.
+# Programs that are not root cannot open the socket, so they use the loopback address.
 exec ovsdb-server "$file" --remote=punix:/run/openvswitch/db.sock --remote=ptcp:6640:127.0.0.1 \
     --unixctl=/run/openvswitch/ovsdb-server.ctl --pidfile=/run/openvswitch/ovsdb-server.pid \
     -vconsole:info -vsyslog:off -vfile:off

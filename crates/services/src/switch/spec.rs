@@ -1,4 +1,4 @@
-//! Settings of the switch of a node.
+//! Settings of Open vSwitch on a node.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use openstack_operator_model::schema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where the switch of a node leads.
+/// Physical networks and tunnels of a node.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Links {
-    /// Networks outside, and the bridges of a node that lead to them.
+    /// Physical networks (provider networks) and the bridges that connect nodes to them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend(
         "x-kubernetes-list-type" = "map",
@@ -24,14 +24,14 @@ pub struct Links {
     pub encapsulation: Encapsulation,
 }
 
-/// What is different on some nodes. What is left out is as on all.
+/// Settings of some nodes. Unset fields keep the settings of all nodes.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct LinksChange {
+pub struct LinksOverride {
     /// Labels of these nodes.
     #[schemars(schema_with = "schema::labels")]
     pub node_selector: BTreeMap<String, String>,
-    /// Provider networks of these nodes.
+    /// Bridge mappings of these nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16), extend(
         "x-kubernetes-list-type" = "map",
@@ -43,9 +43,9 @@ pub struct LinksChange {
     pub encapsulation: Option<Encapsulation>,
 }
 
-impl LinksChange {
-    /// Whether it is for a node with these labels.
-    pub(crate) fn fits(&self, labels: &Labels) -> bool {
+impl LinksOverride {
+    /// Whether it applies to a node with these labels.
+    pub(crate) fn matches(&self, labels: &Labels) -> bool {
         selects(&self.node_selector, labels)
     }
 
@@ -59,7 +59,7 @@ impl LinksChange {
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SwitchSettings {
-    /// Whether packets go through the kernel or through the switch's own process, where the kernel cannot.
+    /// Datapath of Open vSwitch: `system` uses the kernel module, `netdev` runs in userspace.
     #[serde(default)]
     pub datapath: Datapath,
     #[serde(flatten)]
@@ -69,10 +69,10 @@ pub struct SwitchSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Datapath {
-    /// The kernel's module `openvswitch`, which nodes must have loaded.
+    /// Kernel module `openvswitch`, which must be loaded on the nodes.
     #[default]
     System,
-    /// The switch's own process: slower, and needs nothing of the kernel.
+    /// Userspace: slower, without a kernel module.
     Netdev,
 }
 
@@ -88,30 +88,31 @@ impl Datapath {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BridgeMapping {
-    /// Name of the network outside, e.g. `physnet1`.
+    /// Name of the physical network, e.g. `physnet1`.
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
     pub physical_network: String,
-    /// Bridge that leads to it.
+    /// Bridge to the physical network.
     #[schemars(length(min = 1, max = 15), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
     pub bridge: String,
-    /// Interface of the nodes that becomes a port of the bridge. It must have no other use: its addresses stop working.
+    /// Interface of the nodes that becomes a port of the bridge. It must be unused, because its IP addresses stop
+    /// working.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 15), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
     pub interface: Option<String>,
 }
 
-/// How packets of virtual networks travel between nodes.
+/// Tunnels of virtual networks between nodes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Encapsulation {
-    /// Protocol of the tunnels.
+    /// Tunnel protocol.
     #[serde(rename = "type", default)]
     pub kind: EncapsulationKind,
-    /// Address that tunnels begin and end at, for one node or for nodes that are selected one by one.
+    /// IP address of the tunnel endpoint. Set it only where the settings apply to a single node.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 7, max = 15), regex(pattern = r"^[0-9]{1,3}(\.[0-9]{1,3}){3}$"))]
     pub ip: Option<String>,
-    /// Interface whose address tunnels begin and end at; the node's own address where none is given. With datapath
-    /// `netdev` it becomes a port of the switch, and must have no other use.
+    /// Interface whose IP address is the tunnel endpoint. Defaults to the IP address of the node. With datapath
+    /// `netdev` the interface becomes a port of the bridge and must be unused.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 15), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
     pub interface: Option<String>,

@@ -1,4 +1,4 @@
-# Sets up a node's switch as the operator says, keeps it so, and runs it.
+# Configures Open vSwitch from the settings of the operator, keeps the configuration current, and runs ovs-vswitchd.
 set -eu
 live=/etc/openstack/live
 tunnel_bridge=br-phy
@@ -7,12 +7,12 @@ set_switch() {
     ovs-vsctl --timeout=10 --no-wait "$@"
 }
 
-# One node may have settings of its own.
+# Settings of the node override those of all nodes.
 read_settings() {
     if [ -e "$live/node-$NODE_NAME" ]; then cat "$live/node-$NODE_NAME"; else cat "$live/nodes"; fi
 }
 
-# Numbers, since a client that looks up several names by itself tires of them.
+# IP addresses, because clients do not resolve several names reliably.
 resolve() {
     result=
     for member in "$@"; do
@@ -35,7 +35,7 @@ add_bridge() {
     fi
 }
 
-# The userspace switch takes tunnels only from a bridge that has both the interface and its address.
+# The userspace datapath accepts tunnels only on a bridge with the interface and its address.
 needs_hold() {
     [ "$datapath" = netdev ] && [ -n "$interface" ] &&
         { [ -n "$(address_of "$interface")" ] || [ -z "$(address_of "$tunnel_bridge")" ]; }
@@ -54,12 +54,12 @@ hold_tunnel_address() {
     fi
 }
 
-# What the settings say, one word and its values a line.
+# Parses the settings: a keyword and its values per line.
 parse() {
     datapath=system encapsulation=geneve interface='' given='' system_id=$NODE_NAME gateway=no mappings='' southbound=''
     bridges=()
-    while read -r word first second third; do
-        case $word in
+    while read -r keyword first second third; do
+        case $keyword in
             datapath) datapath=$first ;;
             encapsulation) encapsulation=$first interface=$second ;;
             address) given=$first ;;
@@ -85,7 +85,7 @@ configure() {
         add_bridge "$tunnel_bridge" "$interface"
         hold_tunnel_address
         address=$(set_switch get Open_vSwitch . external-ids:tunnel-address | tr -d '"')
-        # Guests leave checksums to the device; without this their packets would be dropped.
+        # Guests offload checksums; without this option their packets would be dropped.
         set_switch set Open_vSwitch . other_config:userspace-tso-enable=true
     else
         address=$([ -n "$interface" ] && address_of "$interface" || printf '%s' "$HOST_IP")
@@ -107,17 +107,17 @@ configure() {
     fi
 }
 
-# Names may come to mean other numbers, and settings may change, while the switch runs. Whatever fails is tried again: its
-# database may be on its way to another image.
+# Addresses and settings may change while ovs-vswitchd runs. Failures are retried, because the database may be
+# restarting.
 keep() {
     remote=
     round=0
     while true; do
-        if needs_hold && ! bash "$0" hold; then echo "the tunnel's address is not in place" >&2; fi
+        if needs_hold && ! bash "$0" hold; then echo "cannot move the tunnel address" >&2; fi
         if [ $((round % 10)) = 0 ]; then
             now=$(read_settings)
             if [ "$now" != "$settings" ]; then
-                if bash "$0" configure; then settings=$now; else echo "the new settings are not in place" >&2; fi
+                if bash "$0" configure; then settings=$now; else echo "cannot apply the new settings" >&2; fi
                 parse "$settings"
             fi
             # shellcheck disable=SC2086 # several members are several words

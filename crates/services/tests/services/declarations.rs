@@ -1,10 +1,10 @@
-//! Laws of declarations: what follows from what a service takes agrees with it.
+//! Invariants of inputs: needs and blocks agree with the declared inputs.
 
 use openstack_operator_model::common::{NameReference, Reference};
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::Needs;
 use openstack_operator_services::cloud::{AnyPart, Part};
-use openstack_operator_services::takes::{Link, Take, Takes};
+use openstack_operator_services::inputs::{Input, Inputs, Link};
 use openstack_operator_services::{
     PARTS, compute, glance, keystone, mariadb, memcached, neutron, nova, ovn, placement, rabbitmq,
 };
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::fixture::{object, rendered};
 
-/// What must be in the needs of a service.
+/// Expected entry in the needs of a service.
 #[derive(Debug)]
 enum Expected {
     Object(Kind, String),
@@ -30,17 +30,17 @@ impl Expected {
     }
 }
 
-/// Names an object in everything that is taken from one.
-fn fill(takes: Vec<Take<'_>>) -> Vec<Expected> {
+/// Sets an object in all inputs that can reference one.
+fn fill(inputs: Vec<Input<'_>>) -> Vec<Expected> {
     let mut expected = Vec::new();
-    for (index, take) in takes.into_iter().enumerate() {
+    for (index, input) in inputs.into_iter().enumerate() {
         let name = format!("other-{index}");
-        let (kind, reference, link) = match take {
-            Take::Database { settings, .. } => (mariadb::KIND, &mut settings.cluster_ref, None),
-            Take::Messaging { settings, .. } => (rabbitmq::KIND, &mut settings.cluster_ref, None),
-            Take::Cache(settings) => (memcached::KIND, &mut settings.cluster_ref, None),
-            Take::Identity(settings) => (keystone::KIND, &mut settings.cluster_ref, None),
-            Take::Service { kind, link, reference, .. } => (kind, reference, Some(link)),
+        let (kind, reference, link) = match input {
+            Input::Database { settings, .. } => (mariadb::KIND, &mut settings.cluster_ref, None),
+            Input::Messaging { settings, .. } => (rabbitmq::KIND, &mut settings.cluster_ref, None),
+            Input::Cache(settings) => (memcached::KIND, &mut settings.cluster_ref, None),
+            Input::Identity(settings) => (keystone::KIND, &mut settings.cluster_ref, None),
+            Input::Service { kind, link, reference, .. } => (kind, reference, Some(link)),
             _ => continue,
         };
         *reference = Some(NameReference::new(name.as_str()));
@@ -54,35 +54,35 @@ fn fill(takes: Vec<Take<'_>>) -> Vec<Expected> {
     expected
 }
 
-/// Fields that a cloud settles, as paths below the spec.
-fn settled(take: &Take<'_>) -> Vec<String> {
+/// Fields that a cloud fills in, as paths below the spec.
+fn settled(input: &Input<'_>) -> Vec<String> {
     let below = |field: &str, names: &[&str]| -> Vec<String> {
         let path =
             |name: &&str| if field.is_empty() { (*name).to_owned() } else { format!("{field}.{name}") };
         names.iter().map(path).collect()
     };
-    match take {
-        Take::Exposure(_) => below("", &["gatewayRef", "publicScheme"]),
-        Take::Region { field, .. } | Take::Users(field) => vec![(*field).to_owned()],
-        Take::Database { field, .. } => {
+    match input {
+        Input::Exposure(_) => below("", &["gatewayRef", "publicScheme"]),
+        Input::Region { field, .. } | Input::Users(field) => vec![(*field).to_owned()],
+        Input::Database { field, .. } => {
             below(field, &["clusterRef", "host", "port", "secretRef", "adminSecretRef"])
         }
-        Take::Messaging { field, .. } => below(field, &["clusterRef", "hosts", "secretRef", "virtualHost"]),
-        Take::Cache(_) => below("cache", &["clusterRef", "servers"]),
-        Take::Identity(_) => below("keystone", &["clusterRef", "authUrl", "adminSecretRef"]),
-        Take::Service { field, .. } => below(field, &["clusterRef"]),
-        Take::Scheduling { field, .. } => {
+        Input::Messaging { field, .. } => below(field, &["clusterRef", "hosts", "secretRef", "virtualHost"]),
+        Input::Cache(_) => below("cache", &["clusterRef", "servers"]),
+        Input::Identity(_) => below("keystone", &["clusterRef", "authUrl", "adminSecretRef"]),
+        Input::Service { field, .. } => below(field, &["clusterRef"]),
+        Input::Scheduling { field, .. } => {
             below(field, &["nodeSelector", "tolerations", "topologySpread", "priorityClassName"])
         }
-        Take::Component { field, .. } => {
+        Input::Component { field, .. } => {
             below(if *field == "all" { "" } else { field }, &["resources", "image"])
         }
-        Take::Pods { .. } => below("", &["dependsOn", "extraMounts", "podLabels", "podAnnotations"]),
-        Take::Hostname { .. } | Take::Replicas { .. } | Take::StorageClass(_) => Vec::new(),
+        Input::Pods { .. } => below("", &["dependsOn", "extraMounts", "podLabels", "podAnnotations"]),
+        Input::Hostname { .. } | Input::Replicas { .. } | Input::StorageClass(_) => Vec::new(),
     }
 }
 
-/// The schema of a field; items of a list are written `[]`.
+/// Schema of a field. List items are written `[]`.
 fn find<'a>(schema: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(schema, |schema, name| {
         let property = schema["properties"].get(name.trim_end_matches("[]"))?;
@@ -90,37 +90,37 @@ fn find<'a>(schema: &'a Value, path: &str) -> Option<&'a Value> {
     })
 }
 
-/// Checks a part, and returns how many things it takes from others.
+/// Checks a part and returns the number of its inputs from others.
 fn check<P: Part>() -> usize {
     let part: &'static dyn AnyPart = *PARTS.iter().find(|part| part.kind() == P::KIND).unwrap();
     let kind = P::KIND.kind;
     let definition = serde_json::to_value(part.crd()).unwrap();
     let whole = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
     let block = serde_json::to_value(part.block()).unwrap();
-    for path in P::Template::declaration().takes().iter().flat_map(settled) {
+    for path in P::Template::declaration().inputs().iter().flat_map(settled) {
         assert!(find(whole, &path).is_some(), "{kind} has no spec.{path}");
         assert!(find(&block, &path).is_none(), "the block of {kind} offers {path}");
     }
-    for take in &P::Template::declaration().takes() {
-        if let Take::Scheduling { field, .. } = take {
+    for input in &P::Template::declaration().inputs() {
+        if let Input::Scheduling { field, .. } = input {
             let path = format!("{field}.topology");
             let path = path.trim_start_matches('.');
             assert!(find(&block, path).is_some(), "the block of {kind} has no {path}");
-            assert!(find(whole, path).is_none(), "{kind} has {path}, which is of no use outside of a cloud");
+            assert!(find(whole, path).is_none(), "{kind} has {path}, which has no effect outside of a cloud");
         }
     }
     let mut template = P::Template::declaration();
-    let expected = fill(template.takes());
+    let expected = fill(template.inputs());
     let object = object(part, "test", &serde_json::to_value(&template).unwrap());
     let needs = part.decode(&object).unwrap().needs();
     for expected in &expected {
-        assert!(expected.is_in(&needs), "{kind} takes {expected:?}, and needs {needs:?}");
+        assert!(expected.is_in(&needs), "{kind} declares {expected:?}, but needs {needs:?}");
     }
     expected.len()
 }
 
 #[test]
-fn needs_and_blocks_agree_with_what_is_taken() {
+fn needs_and_blocks_agree_with_inputs() {
     let checked = [
         check::<mariadb::Service>(),
         check::<rabbitmq::Service>(),
@@ -138,7 +138,7 @@ fn needs_and_blocks_agree_with_what_is_taken() {
 }
 
 #[test]
-fn what_a_workload_waits_for_is_watched() {
+fn objects_that_workloads_wait_for_are_watched() {
     let mut waits = 0;
     for (case, rendered) in rendered() {
         for workload in &rendered.plan.workloads {

@@ -1,4 +1,4 @@
-//! Law of the definitions: every field that a user writes is described.
+//! Every field of a spec has a description.
 
 use openstack_operator_services::PARTS;
 use serde_json::Value;
@@ -14,7 +14,7 @@ fn every_field_of_every_spec_has_a_description() {
         parts("", &root(&definition)["properties"]["spec"], &mut |path, schema| {
             for (field, property) in schema["properties"].as_object().into_iter().flatten() {
                 let path = format!("{path}.{field}");
-                // What is in a block of a cloud is described by the kind that the block points to.
+                // The kind of a block describes its fields.
                 if kind == "OpenStackControlPlane" && is_in_block(&path) {
                     continue;
                 }

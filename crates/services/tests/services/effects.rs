@@ -1,4 +1,4 @@
-//! The law of effects: whatever a user may write changes something, or is on a list that says why it does not.
+//! Every field of a spec changes a plan, or is an exception with a reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,22 +11,22 @@ use crate::fixture::{Case, cases, object, render};
 
 /// Fields that change no plan, each with the reason.
 const EXCEPTIONS: [(&str, &str); 8] = [
-    ("OpenStackControlPlane.spec.storageBackend", "admission refuses it"),
-    ("OpenStackControlPlane.spec.tls.", "admission refuses it"),
+    ("OpenStackControlPlane.spec.storageBackend", "admission rejects it"),
+    ("OpenStackControlPlane.spec.tls.", "admission rejects it"),
     (".spec.release", "there is one release"),
     (".encapsulation.type", "there is one type"),
     (".spec.dependsOn[].condition", "the engine waits for it before it plans; `needs` has it"),
-    ("Neutron.spec.ovn.enabled", "it says the same as mechanism, and a rule holds it to that"),
+    ("Neutron.spec.ovn.enabled", "it is equivalent to mechanism, which a rule enforces"),
     (".spec.neutron.ovn.enabled", "the same in a cloud"),
-    ("OVNChassis.spec.", "its network reads it: `a_chassis_that_a_person_writes_sets_its_node_apart`"),
+    ("OVNChassis.spec.", "its network reads it: `a_chassis_of_the_user_overrides_the_settings_of_its_node`"),
 ];
 
-/// The exception that a leaf falls under.
+/// Exception for a leaf.
 fn exception(path: &str) -> Option<&'static str> {
     EXCEPTIONS.iter().map(|(part, _)| *part).find(|part| path.contains(part))
 }
 
-/// A schema's leaf, by the steps that lead to it.
+/// Leaf of a schema with the steps to it.
 #[derive(Clone)]
 struct Leaf {
     path: String,
@@ -58,7 +58,7 @@ fn leaves(path: &str, steps: &[Step], schema: &Value, found: &mut Vec<Leaf>) {
     }
 }
 
-/// Values to put in place of the one that is there.
+/// Replacement values.
 fn replacements(schema: &Value, now: &Value) -> Vec<Value> {
     if let Some(allowed) = schema["enum"].as_array() {
         return allowed.iter().filter(|value| *value != now).cloned().collect();
@@ -75,7 +75,7 @@ fn replacements(schema: &Value, now: &Value) -> Vec<Value> {
     }
 }
 
-/// Texts of the forms that fields have.
+/// Texts that match the patterns of fields.
 const TEXTS: [&str; 20] = [
     "zz9",
     "cell2",
@@ -109,7 +109,7 @@ fn texts(schema: &Value) -> Vec<Value> {
     TEXTS.iter().filter(fits).map(|text| json!(text)).collect()
 }
 
-/// A value that a schema takes, with all required fields.
+/// A valid value of a schema with all required fields.
 fn smallest(schema: &Value) -> Value {
     if schema["properties"].is_object() {
         let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -127,7 +127,7 @@ fn smallest(schema: &Value) -> Value {
     replacements(schema, &Value::Null).into_iter().next().unwrap_or(Value::Null)
 }
 
-/// Puts a value in place of a leaf, making what leads to it.
+/// Sets a leaf to a value and creates its parents.
 fn replace(value: &mut Value, steps: &[Step], schema: &Value, leaf: &Value, words: &[String]) {
     let Some((step, rest)) = steps.split_first() else {
         *value = leaf.clone();
@@ -159,7 +159,7 @@ fn replace(value: &mut Value, steps: &[Step], schema: &Value, leaf: &Value, word
     }
 }
 
-/// What a spec is planned to; nothing where it cannot be planned.
+/// Plan of a spec, if it can be planned.
 fn planned(service: &'static dyn AnyService, spec: &Value) -> Option<String> {
     let rendered = render(service, &object(service, "test", spec), &Observed::default()).ok()?;
     Some(format!("{:?}{:?}{:?}", rendered.needs, rendered.plan, rendered.manifests))
@@ -206,7 +206,7 @@ fn every_leaf_of_every_schema_changes_a_plan() {
 }
 
 #[test]
-fn a_chassis_that_a_person_writes_sets_its_node_apart() {
+fn a_chassis_of_the_user_overrides_the_settings_of_its_node() {
     let case = crate::fixture::case("ovn-minimal");
     let decoded = case.service.decode(&case.object()).unwrap();
     let mut resolved = crate::fixture::resolved(&decoded.needs(), &[]);
@@ -224,6 +224,6 @@ fn a_chassis_that_a_person_writes_sets_its_node_apart() {
         assert!(settings.lines().any(|found| found == line), "{line}: {settings}");
     }
     assert_eq!(before.live_files.get("node-node-a"), None);
-    // The object that the person wrote stands in for the one that the operator would write.
+    // The chassis of the user replaces the one of the operator.
     assert_eq!(after.children.len() + 1, before.children.len());
 }

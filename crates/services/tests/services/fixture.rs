@@ -1,4 +1,4 @@
-//! Every service with specs to plan it by, and what becomes of them. A new service is two files in `tests/specs`.
+//! Specs of all services with their plans and manifests. A new service is two files in `tests/specs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -25,12 +25,12 @@ pub(crate) struct Case {
     pub(crate) spec: Value,
 }
 
-/// What a case is planned and lowered to.
+/// Plan and manifests of a case.
 pub(crate) struct Rendered {
     pub(crate) needs: Needs,
     pub(crate) plan: Plan,
     pub(crate) manifests: Vec<Manifest>,
-    /// Secrets that others write and offer.
+    /// Secrets that other objects provide.
     pub(crate) provided_secrets: BTreeSet<String>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn cases() -> Vec<Case> {
             let kind = document["kind"].as_str().unwrap();
             let service = services::of_kind(kind).unwrap_or_else(|| panic!("there is no kind {kind}"));
             let title = path.file_stem().unwrap().to_str().unwrap().to_owned();
-            assert!(title.starts_with(service.name()), "{title} does not say which service it is of");
+            assert!(title.starts_with(service.name()), "{title} does not start with the name of a service");
             Case { service, title, name: "test".to_owned(), spec: document["spec"].clone() }
         })
         .collect();
@@ -57,7 +57,7 @@ pub(crate) fn case(title: &str) -> Case {
     cases().into_iter().find(|case| case.title == title).unwrap()
 }
 
-/// Every case as it is planned and lowered where nothing has happened yet.
+/// All cases, planned and lowered without observed state.
 pub(crate) fn rendered() -> Vec<(Case, Rendered)> {
     cases()
         .into_iter()
@@ -107,7 +107,7 @@ fn cell_server(nova: &str, cell: &str) -> CellServer {
     }
 }
 
-/// Everything that an object of this name can provide.
+/// All connection details of an object of this name.
 fn provides(name: &str) -> Provides {
     let host = format!("{name}.openstack.svc");
     Provides {
@@ -154,7 +154,7 @@ fn provides(name: &str) -> Provides {
     }
 }
 
-/// Everything that is needed of others, as if each of them provided everything.
+/// All needs resolved, as if each object provided everything.
 pub(crate) fn resolved(needs: &Needs, leaving: &[&str]) -> Resolved {
     let objects = needs
         .objects
@@ -186,7 +186,7 @@ pub(crate) fn render(
     render_leaving(service, object, observed, &[])
 }
 
-/// The same where some nodes cannot be left yet.
+/// The same with leaving nodes.
 pub(crate) fn render_leaving(
     service: &dyn AnyService,
     object: &DynamicObject,
@@ -215,7 +215,7 @@ pub(crate) fn render_leaving(
     Ok(Rendered { needs, plan, manifests, provided_secrets })
 }
 
-/// Every part of a value with its path, from the outside in.
+/// Visits all parts of a value with their paths, parents first.
 pub(crate) fn walk<'a>(path: &str, value: &'a Value, visit: &mut impl FnMut(&str, &'a Value)) {
     visit(path, value);
     match value {

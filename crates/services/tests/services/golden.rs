@@ -1,4 +1,4 @@
-//! Goldens: every manifest of every case, and the Secrets of its plan. A change of one is a change for every user.
+//! Golden files: all manifests and Secrets of all cases. A changed golden file is a change for every user.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

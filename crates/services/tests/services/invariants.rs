@@ -1,13 +1,13 @@
-//! Invariants of the source itself: what the pure crates depend on, and who may know a service by its name.
+//! Invariants of the source: dependencies of the pure crates, and crates without service names.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use openstack_operator_services::{ALL, PARTS, beyond_identity};
+use openstack_operator_services::{ALL, PARTS, fields_beyond_identity};
 
-/// Services that are still to come; a name that is known too early is found before its service is there. Watcher is
-/// not among them, since its name is a word of every client of Kubernetes.
-const TO_COME: [&str; 26] = [
+/// Planned services. Their names must not appear in other crates either. Watcher is excluded, because Kubernetes
+/// clients use the word.
+const PLANNED: [&str; 26] = [
     "aodh",
     "barbican",
     "blazar",
@@ -52,7 +52,7 @@ fn sources(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
     }
 }
 
-/// The words of a program: without comments, which may give examples, and without its tests.
+/// Words of a source file without comments and tests.
 fn words(text: &str) -> BTreeSet<String> {
     let program = text.split("#[cfg(test)]").next().unwrap_or_default();
     let mut words = BTreeSet::new();
@@ -75,7 +75,7 @@ fn words(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn words_are_found_wherever_they_hide() {
+fn words_are_found_in_identifiers_and_strings() {
     let text =
         "let x = keystone_url; // swift\nstruct NovaCell;\nlet y = \"http://glance\";\n#[cfg(test)]\nheat";
     let found = words(text);
@@ -88,24 +88,24 @@ fn words_are_found_wherever_they_hide() {
 }
 
 #[test]
-fn what_exists_is_not_still_to_come() {
+fn existing_services_are_not_planned_services() {
     let existing: Vec<&str> =
-        ALL.iter().map(|service| service.name()).filter(|name| TO_COME.contains(name)).collect();
+        ALL.iter().map(|service| service.name()).filter(|name| PLANNED.contains(name)).collect();
     assert_eq!(existing, [""; 0]);
 }
 
 #[test]
-fn a_cloud_that_issues_tokens_has_keystone_and_what_it_uses() {
-    let further: Vec<&str> = beyond_identity().collect();
+fn a_cloud_that_issues_tokens_has_keystone_and_its_dependencies() {
+    let further: Vec<&str> = fields_beyond_identity().collect();
     let kept: Vec<&str> =
         PARTS.iter().map(|part| part.field()).filter(|field| !further.contains(field)).collect();
     assert_eq!(kept, ["mariadb", "rabbitmq", "memcached", "keystone"]);
 }
 
 #[test]
-fn only_the_services_know_a_service_by_its_name() {
+fn only_the_services_crate_contains_service_names() {
     let own = ALL.iter().flat_map(|service| [service.name().to_owned(), service.kind().kind.to_lowercase()]);
-    let names: BTreeSet<String> = own.chain(TO_COME.map(str::to_owned)).collect();
+    let names: BTreeSet<String> = own.chain(PLANNED.map(str::to_owned)).collect();
     let mut found = Vec::new();
     for part in ["engine", "model", "adapters"] {
         let mut files = Vec::new();
@@ -127,7 +127,7 @@ fn manifest(part: &str) -> toml::Table {
 }
 
 #[test]
-fn pure_crates_have_no_client_no_clock_and_no_chance() {
+fn pure_crates_have_no_client_clock_or_randomness() {
     for part in ["model", "services"] {
         let manifest = manifest(part);
         let dependencies = manifest["dependencies"].as_table().unwrap();
@@ -158,7 +158,7 @@ fn pure_crates_have_no_client_no_clock_and_no_chance() {
 }
 
 #[test]
-fn pure_code_asks_nobody_for_the_time_or_the_environment() {
+fn pure_code_does_not_read_the_time_or_the_environment() {
     let impure =
         ["SystemTime", "Instant::now", "Timestamp::now", "std::env", "std::fs", "std::net", "std::process"];
     for part in ["model", "services"] {

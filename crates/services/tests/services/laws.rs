@@ -1,4 +1,4 @@
-//! Laws of plans and of what they are lowered to, for every service and every spec of it.
+//! Invariants of the plans and manifests of all services.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -27,7 +27,7 @@ fn is_label(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
-/// The longest name that the definition of a kind lets an object have.
+/// Maximum length of the name of an object by the definition of its kind.
 fn longest_name(kind: &str) -> usize {
     static LONGEST: LazyLock<BTreeMap<&str, usize>> = LazyLock::new(|| {
         ALL.iter().map(|service| (service.kind().kind, read_longest_name(*service))).collect()
@@ -49,13 +49,13 @@ fn with_longest_name(mut case: Case) -> Case {
     case
 }
 
-/// No name is invalid or too long, nor any that the controllers of Kubernetes make of it.
+/// Names are valid and short enough, including those that Kubernetes derives from them.
 pub(crate) fn check_names(title: &str, rendered: &Rendered) {
     for manifest in &rendered.manifests {
         let Manifest { kind, name, body, .. } = manifest;
         assert!(is_label(name), "{title}: {} {name}", kind.kind);
         assert_eq!(body["metadata"]["name"], name.as_str());
-        // A set labels its pods with its own name and a hash.
+        // A StatefulSet labels its pods with its name and a hash.
         let more = if *kind == STATEFUL_SET { "-0123456789".len() } else { 0 };
         assert!(name.len() + more <= 63, "{title}: {} {name}", kind.kind);
         walk("", body, &mut |path, value| {
@@ -81,13 +81,13 @@ pub(crate) fn check_names(title: &str, rendered: &Rendered) {
     }
 }
 
-/// Nothing is null, everything is of a kind that is watched, and nothing is there twice.
+/// Manifests contain no nulls, have watched kinds and are unique.
 pub(crate) fn check_manifests(title: &str, rendered: &Rendered) {
     let mut places = BTreeSet::new();
     for manifest in &rendered.manifests {
         let Manifest { kind, name, body, .. } = manifest;
         assert!(CHILD_KINDS.contains(kind) || kinds().contains(kind), "{title}: {}", kind.kind);
-        assert!(places.insert((kind, name)), "{title}: {} {name} is there twice", kind.kind);
+        assert!(places.insert((kind, name)), "{title}: {} {name} occurs twice", kind.kind);
         walk("", body, &mut |path, value| {
             assert!(!value.is_null(), "{title}: {path} of {} {name} is null", kind.kind);
         });
@@ -95,7 +95,7 @@ pub(crate) fn check_manifests(title: &str, rendered: &Rendered) {
         assert_eq!(body["kind"], kind.kind);
         assert_eq!(body["metadata"]["namespace"], "openstack");
         let owners = body["metadata"]["ownerReferences"].as_array();
-        // Only data outlives its object.
+        // Only volumes are kept after their object.
         assert!(owners.is_some() || *kind == PERSISTENT_VOLUME_CLAIM, "{title}: {name}");
         let owners = owners.into_iter().flatten();
         assert!(
@@ -118,8 +118,8 @@ fn every_service_has_a_minimal_and_a_rich_case() {
 }
 
 #[test]
-fn a_rich_case_says_more_than_any_default() {
-    // Otherwise a field that does nothing goes unnoticed.
+fn a_rich_case_sets_more_fields_than_a_minimal_case() {
+    // Otherwise a field without effect goes unnoticed.
     for service in ALL.iter() {
         let render = |kind: &str| {
             let title = format!("{}-{kind}", service.name());
@@ -127,8 +127,8 @@ fn a_rich_case_says_more_than_any_default() {
             (case.spec.clone(), case.render(&Observed::default()).unwrap())
         };
         let ((least, minimal), (spec, rich)) = (render("minimal"), render("rich"));
-        let said = |spec: &Value| spec.as_object().unwrap().len();
-        assert!(said(&spec) >= said(&least) + 3, "{}", service.name());
+        let field_count = |spec: &Value| spec.as_object().unwrap().len();
+        assert!(field_count(&spec) >= field_count(&least) + 3, "{}", service.name());
         assert_ne!((minimal.plan, minimal.manifests), (rich.plan, rich.manifests));
     }
 }
@@ -142,13 +142,13 @@ fn lowering_the_same_twice_gives_the_same_bytes() {
     assert_eq!(bytes(), bytes());
 }
 
-/// Some objects are made of nothing, and only tell of what others make.
+/// Some objects have no manifests and only report the state of agents.
 fn does_something(rendered: &Rendered) -> bool {
-    !rendered.manifests.is_empty() || rendered.plan.roster.is_some()
+    !rendered.manifests.is_empty() || rendered.plan.agents.is_some()
 }
 
 #[test]
-fn manifests_hold_no_nulls_and_only_kinds_that_are_watched() {
+fn manifests_contain_no_nulls_and_only_watched_kinds() {
     for (case, rendered) in rendered() {
         assert!(does_something(&rendered), "{}", case.title);
         check_manifests(&case.title, &rendered);
@@ -156,18 +156,18 @@ fn manifests_hold_no_nulls_and_only_kinds_that_are_watched() {
 }
 
 #[test]
-fn names_fit_however_long_the_objects_name_is() {
+fn derived_names_fit_the_longest_object_name() {
     for case in cases().into_iter().map(with_longest_name) {
         let rendered = case.render(&Observed::default()).unwrap();
         check_names(&case.title, &rendered);
-        // Upgrades and rotations have names too.
+        // Tasks of upgrades and rotations have names too.
         let observed = Observed { installed: Some("another".to_owned()), ..Observed::default() };
         check_names(&case.title, &case.render(&observed).unwrap());
     }
 }
 
 #[test]
-fn children_are_planned_from_what_their_parent_gives_them() {
+fn children_can_be_planned_from_the_spec_of_their_parent() {
     let mut planned = 0;
     for (case, rendered) in rendered() {
         for child in &rendered.plan.children {
@@ -187,7 +187,7 @@ fn selects(selector: &Value, labels: &Value) -> bool {
 }
 
 #[test]
-fn addresses_lead_to_the_pods_of_one_component_and_never_to_a_job() {
+fn services_select_the_pods_of_one_component_and_never_a_job() {
     let mut checked = 0;
     for (case, rendered) in rendered() {
         let template = |manifest: &&Manifest| manifest.body["spec"]["template"]["metadata"]["labels"].clone();
@@ -200,7 +200,7 @@ fn addresses_lead_to_the_pods_of_one_component_and_never_to_a_job() {
         for service in of(&rendered.manifests, SERVICE) {
             let mut selector = service.body["spec"]["selector"].clone();
             assert!(selector[COMPONENT_LABEL].is_string() && selector[INSTANCE_LABEL].is_string());
-            // Which of a set's pods it is, only the set's controller knows.
+            // Only the StatefulSet controller sets this label.
             selector.as_object_mut().unwrap().remove("statefulset.kubernetes.io/pod-name");
             let selected = workloads.iter().filter(|labels| selects(&selector, labels)).count();
             assert_eq!(selected, 1, "{}: {}", case.title, service.name);
@@ -216,11 +216,11 @@ fn addresses_lead_to_the_pods_of_one_component_and_never_to_a_job() {
             assert_eq!(labels[KIND_LABEL], case.service.kind().kind, "pods are routed by it");
         }
     }
-    assert!(checked > 0, "no service has both an address and a Job");
+    assert!(checked > 0, "no case has both a Service and a Job");
 }
 
 #[test]
-fn addresses_name_ports_that_containers_have() {
+fn services_name_ports_of_containers() {
     for (case, rendered) in rendered() {
         for service in of(&rendered.manifests, SERVICE) {
             let component = &service.body["spec"]["selector"][COMPONENT_LABEL];
@@ -252,10 +252,10 @@ fn addresses_name_ports_that_containers_have() {
 }
 
 #[test]
-fn sets_name_a_headless_address_of_theirs() {
+fn stateful_sets_name_their_headless_service() {
     for (case, rendered) in rendered() {
         for set in of(&rendered.manifests, STATEFUL_SET) {
-            // One without an address has names for the sake of its pods alone.
+            // A StatefulSet without a Service only needs stable pod names.
             let Some(name) = set.body["spec"]["serviceName"].as_str() else {
                 assert_eq!(
                     set.body["spec"].get("volumeClaimTemplates"),
@@ -287,7 +287,7 @@ fn with_replicas(case: &Case, replicas: i32) -> Option<Rendered> {
 }
 
 #[test]
-fn more_than_one_pod_is_kept_from_being_disrupted_at_once() {
+fn workloads_with_several_pods_have_a_disruption_budget() {
     let mut checked = 0;
     for case in cases() {
         for replicas in [1, 3] {
@@ -310,7 +310,7 @@ fn more_than_one_pod_is_kept_from_being_disrupted_at_once() {
 }
 
 #[test]
-fn the_number_of_pods_changes_no_pod() {
+fn replicas_do_not_change_the_pod_template() {
     let mut checked = 0;
     for case in cases() {
         let (Some(one), Some(three)) = (with_replicas(&case, 1), with_replicas(&case, 3)) else { continue };
@@ -326,7 +326,7 @@ fn the_number_of_pods_changes_no_pod() {
 }
 
 #[test]
-fn files_are_sealed_and_named_by_their_content() {
+fn files_are_immutable_and_named_by_their_content() {
     let mut checked = 0;
     for (case, rendered) in rendered().into_iter().filter(|(_, rendered)| !rendered.plan.files.is_empty()) {
         for map in of(&rendered.manifests, CONFIG_MAP) {
@@ -340,7 +340,7 @@ fn files_are_sealed_and_named_by_their_content() {
             let mut spec = case.spec.clone();
             spec["extraConfig"][file]["law"]["option"] = json!("yes");
             let object = object(case.service, &case.name, &spec);
-            // Scripts are not settings.
+            // Scripts are not configuration.
             let Ok(changed) = render(case.service, &object, &Observed::default()) else { continue };
             let name = |rendered: &Rendered| {
                 let maps = of(&rendered.manifests, CONFIG_MAP).into_iter();
@@ -355,7 +355,7 @@ fn files_are_sealed_and_named_by_their_content() {
 }
 
 #[test]
-fn a_value_that_begins_with_a_dash_is_no_option() {
+fn a_value_that_starts_with_a_dash_is_not_an_option() {
     let mut case = case("keystone-rich");
     case.spec["bootstrap"] = json!({ "adminUser": "-admin", "region": "--region" });
     let tasks = case.render(&Observed::default()).unwrap().plan.tasks;

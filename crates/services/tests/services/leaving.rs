@@ -1,4 +1,4 @@
-//! The law of nodes that are chosen no more: what is kept there is what the others have, who notice nothing.
+//! Pods on leaving nodes equal those of other nodes, which do not restart.
 
 use openstack_operator_model::kind::DAEMON_SET;
 use openstack_operator_model::lower::{Manifest, Observed};
@@ -13,13 +13,13 @@ fn pod(set: &Manifest) -> Value {
     set.body["spec"]["template"]["spec"].clone()
 }
 
-/// The set of a name among manifests.
+/// DaemonSet with this name.
 fn set<'a>(manifests: &'a [Manifest], name: &str) -> &'a Manifest {
     of(manifests, DAEMON_SET).into_iter().find(|set| set.name == name).unwrap()
 }
 
 #[test]
-fn what_is_kept_on_nodes_that_leave_is_what_the_others_have() {
+fn pods_on_leaving_nodes_equal_those_of_other_nodes() {
     let mut kept = 0;
     for case in cases() {
         let observed = Observed::default();
@@ -34,7 +34,11 @@ fn what_is_kept_on_nodes_that_leave_is_what_the_others_have() {
             assert_eq!(names, ["node-x", "node-y"], "{}", case.title);
             pod.as_object_mut().unwrap().remove("affinity");
             let tolerations = pod.as_object_mut().unwrap().remove("tolerations");
-            assert_eq!(tolerations, Some(json!([{ "operator": "Exists" }])), "a taint may be why they leave");
+            assert_eq!(
+                tolerations,
+                Some(json!([{ "operator": "Exists" }])),
+                "a taint may be the reason why they leave"
+            );
             other.as_object_mut().unwrap().remove("nodeSelector");
             other.as_object_mut().unwrap().remove("tolerations");
             assert_eq!(pod, other, "{}", case.title);

@@ -1,6 +1,6 @@
-//! Laws that hold for every service, and goldens of what each is lowered to.
+//! Invariants and golden files of all services.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops where it fails")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failing test panics")]
 
 mod declarations;
 mod descriptions;

@@ -1,4 +1,4 @@
-//! Laws of pods: what they may do, what they see, and how they are watched over.
+//! Invariants of pods: privileges, mounts and probes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::fixture::{Rendered, cases};
 use crate::laws::of;
 
-/// Every pod of every case, also of upgrades.
+/// All pods of all cases, including upgrades.
 fn pods() -> Vec<(String, bool, Value, Rendered)> {
     let mut pods = Vec::new();
     for case in cases() {
@@ -38,35 +38,35 @@ fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
     list(pod, "initContainers").chain(list(pod, "containers"))
 }
 
-/// Pods that are part of their node, with the most that a container of theirs may: nothing else is root, has a
-/// capability, or sees anything of the node.
-const NODE_PODS: [(&str, Power); 8] = [
-    ("ovs-db", Power::Root(&[])),
-    ("ovs-vswitchd", Power::Root(&["NET_ADMIN", "NET_RAW"])),
-    ("ovn-controller", Power::Root(&[])),
-    ("metadata-agent", Power::Everything),
-    ("openvswitch-agent", Power::Everything),
-    ("network-agents", Power::Everything),
-    ("libvirt", Power::Everything),
-    ("nova-compute", Power::Everything),
+/// Pods with access to their node, and the maximum privileges of their containers. No other pod is root, has
+/// capabilities or mounts host paths.
+const NODE_PODS: [(&str, Privileges); 8] = [
+    ("ovs-db", Privileges::Root(&[])),
+    ("ovs-vswitchd", Privileges::Root(&["NET_ADMIN", "NET_RAW"])),
+    ("ovn-controller", Privileges::Root(&[])),
+    ("metadata-agent", Privileges::Privileged),
+    ("openvswitch-agent", Privileges::Privileged),
+    ("network-agents", Privileges::Privileged),
+    ("libvirt", Privileges::Privileged),
+    ("nova-compute", Privileges::Privileged),
 ];
 
 #[derive(Clone, Copy, PartialEq)]
-enum Power {
+enum Privileges {
     Root(&'static [&'static str]),
-    Everything,
+    Privileged,
 }
 
-fn node_power(title: &str) -> Option<Power> {
+fn node_privileges(title: &str) -> Option<Privileges> {
     let component = title.rsplit("DaemonSet test-").next().filter(|_| title.contains("DaemonSet"))?;
-    NODE_PODS.iter().find(|(name, _)| *name == component).map(|(_, power)| *power)
+    NODE_PODS.iter().find(|(name, _)| *name == component).map(|(_, privileges)| *privileges)
 }
 
 #[test]
-fn pods_of_nodes_may_do_no_more_than_is_listed() {
+fn node_pods_have_only_the_listed_privileges() {
     let mut seen = BTreeSet::new();
     for (title, _, pod, _) in pods().into_iter().filter(|(title, ..)| title.contains("DaemonSet")) {
-        let power = node_power(&title).unwrap_or_else(|| panic!("{title} is not listed"));
+        let privileges = node_privileges(&title).unwrap_or_else(|| panic!("{title} is not listed"));
         seen.insert(title.rsplit("test-").next().unwrap().to_owned());
         assert_eq!(pod["automountServiceAccountToken"], false, "{title}");
         assert_eq!(pod["dnsPolicy"], "ClusterFirstWithHostNet", "{title}");
@@ -75,25 +75,25 @@ fn pods_of_nodes_may_do_no_more_than_is_listed() {
         for container in containers(&pod) {
             let security = &container["securityContext"];
             if security["privileged"] == true {
-                assert!(power == Power::Everything, "{title}");
+                assert!(privileges == Privileges::Privileged, "{title}");
                 continue;
             }
             assert_eq!(security["allowPrivilegeEscalation"], false, "{title}");
             assert_eq!(security["readOnlyRootFilesystem"], true, "{title}");
             assert_eq!(security["capabilities"]["drop"], json!(["ALL"]), "{title}");
-            if let Power::Root(capabilities) = power {
+            if let Privileges::Root(capabilities) = privileges {
                 let more = list(&security["capabilities"], "add")
                     .all(|added| capabilities.iter().any(|one| added == one));
                 assert!(more, "{title}");
             }
         }
     }
-    assert_eq!(seen.len(), NODE_PODS.len(), "one that is listed is gone: {seen:?}");
+    assert_eq!(seen.len(), NODE_PODS.len(), "a listed pod no longer exists: {seen:?}");
 }
 
 #[test]
-fn pods_may_do_no_more_than_they_must() {
-    for (title, _, pod, _) in pods().into_iter().filter(|(title, ..)| node_power(title).is_none()) {
+fn pods_have_minimal_privileges() {
+    for (title, _, pod, _) in pods().into_iter().filter(|(title, ..)| node_privileges(title).is_none()) {
         let security = &pod["securityContext"];
         assert_eq!(security["runAsNonRoot"], true, "{title}");
         assert!(security["runAsUser"].as_i64().is_some_and(|user| user > 0), "{title}");
@@ -118,7 +118,7 @@ fn pods_may_do_no_more_than_they_must() {
 }
 
 #[test]
-fn containers_say_what_they_run_and_what_they_take() {
+fn containers_have_an_image_a_command_and_resources() {
     for (title, _, pod, _) in pods() {
         for container in containers(&pod) {
             let image = container["image"].as_str().unwrap();
@@ -127,14 +127,14 @@ fn containers_say_what_they_run_and_what_they_take() {
             assert!(!container["command"].as_array().unwrap().is_empty(), "{title}");
             let resources = &container["resources"];
             for amount in ["/requests/cpu", "/requests/memory", "/limits/memory"] {
-                assert!(resources.pointer(amount).is_some(), "{title} says no {amount}");
+                assert!(resources.pointer(amount).is_some(), "{title} has no {amount}");
             }
         }
     }
 }
 
 #[test]
-fn ports_and_variables_of_a_container_are_there_once() {
+fn ports_and_variables_of_a_container_are_unique() {
     for (title, _, pod, _) in pods() {
         for container in containers(&pod) {
             let (mut numbers, mut names) = (BTreeSet::new(), BTreeSet::new());
@@ -156,7 +156,7 @@ fn ports_and_variables_of_a_container_are_there_once() {
 }
 
 #[test]
-fn everything_that_is_mounted_is_there() {
+fn all_mounts_have_a_source() {
     for (title, _, pod, rendered) in pods() {
         let maps: BTreeMap<&str, &Value> = of(&rendered.manifests, CONFIG_MAP)
             .into_iter()
@@ -164,7 +164,7 @@ fn everything_that_is_mounted_is_there() {
             .collect();
         let volumes: BTreeMap<&str, &Value> =
             list(&pod, "volumes").map(|volume| (volume["name"].as_str().unwrap(), volume)).collect();
-        assert_eq!(volumes.len(), list(&pod, "volumes").count(), "{title}: a volume is there twice");
+        assert_eq!(volumes.len(), list(&pod, "volumes").count(), "{title}: a volume occurs twice");
         let claims: BTreeSet<&str> =
             list(&pod, "claims").map(|claim| claim["metadata"]["name"].as_str().unwrap()).collect();
         let mut used = BTreeSet::new();
@@ -175,7 +175,7 @@ fn everything_that_is_mounted_is_there() {
                 assert!(name.len() <= 63);
                 assert!(paths.insert(mount["mountPath"].as_str().unwrap()), "{title}: {mount}");
                 used.insert(name);
-                // What a user adds is for the user to write.
+                // The user provides the sources of extra mounts.
                 if claims.contains(name) || name.starts_with("extra-") {
                     continue;
                 }
@@ -190,12 +190,12 @@ fn everything_that_is_mounted_is_there() {
             }
         }
         let all: BTreeSet<&str> = volumes.keys().copied().chain(claims).collect();
-        assert_eq!(used, all, "{title}: a volume that nobody mounts");
+        assert_eq!(used, all, "{title}: an unused volume");
     }
 }
 
 #[test]
-fn files_that_containers_are_started_with_are_mounted() {
+fn files_in_commands_are_mounted() {
     for (title, _, pod, _) in pods() {
         for container in containers(&pod) {
             let mounted: Vec<&str> =
@@ -207,7 +207,7 @@ fn files_that_containers_are_started_with_are_mounted() {
                 if word.starts_with("/etc/") {
                     assert!(
                         mounted.iter().any(|path| word.starts_with(path)),
-                        "{title}: nobody mounts {word}"
+                        "{title}: {word} is not mounted"
                     );
                 }
             }
@@ -216,7 +216,7 @@ fn files_that_containers_are_started_with_are_mounted() {
 }
 
 #[test]
-fn what_serves_is_watched_over_and_ends_in_order() {
+fn servers_have_probes_and_a_grace_period() {
     for (title, is_job, pod, _) in pods() {
         assert!(pod["terminationGracePeriodSeconds"].as_i64().is_some(), "{title}");
         if is_job {

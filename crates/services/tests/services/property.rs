@@ -1,4 +1,4 @@
-//! Random specs that the schema allows: none of them makes a service panic, and every plan of one is lowered well.
+//! Random valid specs: no service panics, and all plans lower to valid manifests.
 
 use std::cell::Cell;
 
@@ -15,13 +15,13 @@ use serde_json::{Map, Value, json};
 use crate::fixture::{cases, object, render};
 use crate::laws::{check_manifests, check_names};
 
-/// Texts that have broken things elsewhere.
+/// Texts that often break parsers.
 const NASTY: [&str; 10] =
     ["", " ", "a b", "x\ny", "\"", "\\", "e\u{301}\u{7f}", "$(POD_NAME)", "[section]\nx = y", "%s{}"];
 
 const SCHEDULES: [&str; 4] = ["0 0 * * 0", "*/5 1-3 * * 1,2", "59 23 31 12 *", "0 0 30 2 *"];
 
-/// Values that a schema allows. Keys of open maps are often names that mean something.
+/// Values that a schema allows. Keys of open maps are often meaningful names.
 fn values(schema: &Value, words: &[String]) -> BoxedStrategy<Value> {
     if let Some(allowed) = schema["enum"].as_array() {
         let allowed: Vec<Value> = allowed.iter().filter(|value| !value.is_null()).cloned().collect();
@@ -66,7 +66,7 @@ fn texts(schema: &Value) -> BoxedStrategy<Value> {
     let some = if let Some(pattern) = schema["pattern"].as_str() {
         let bare = pattern.trim_start_matches('^').trim_end_matches('$');
         let any = string_regex(bare).unwrap();
-        // What consists of several words is a schedule, and chance hardly ever writes one.
+        // A pattern with spaces is a schedule, which random values hardly ever match.
         let schedules = select(SCHEDULES.to_vec()).prop_map(str::to_owned);
         if pattern.contains(r"\s") { prop_oneof![6 => schedules, 1 => any].boxed() } else { any.boxed() }
     } else {
@@ -110,12 +110,12 @@ fn specs(service: &dyn AnyService) -> BoxedStrategy<Value> {
         known.push(case.spec);
     }
     let random = values(&root["properties"]["spec"], &words);
-    // Most of what chance writes is refused early; some fields of a spec that is known to be right lead further.
+    // Most random specs are rejected early, so some fields come from a valid spec.
     (random, select(known), any::<u64>())
         .prop_map(|(mut random, known, chosen)| {
             let fields = known.as_object().into_iter().flatten();
             for (index, (field, value)) in fields.enumerate() {
-                // Three of four stay: a service that needs much of others would else never be planned.
+                // Three of four fields stay, otherwise a service with many needs could never be planned.
                 if chosen >> (2 * index % 64) & 3 != 0 {
                     random[field] = value.clone();
                 }
@@ -125,10 +125,10 @@ fn specs(service: &dyn AnyService) -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// How many random specs each service is tried with.
+/// Number of random specs per service.
 const TRIES: u32 = 96;
 
-/// The same in every run, so that a failure is a change of ours.
+/// Deterministic, so a failure comes from a code change.
 fn runner() -> TestRunner {
     let config =
         Config { cases: TRIES, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
@@ -158,7 +158,7 @@ fn no_spec_that_the_schema_allows_makes_a_service_panic() {
 }
 
 #[test]
-fn policies_are_written_as_they_were_given() {
+fn policies_are_rendered_unchanged() {
     let rules = btree_map("[a-z:_]{1,20}", any::<String>(), 1..5);
     let keystone = openstack_operator_services::of_kind("Keystone").unwrap();
     let outcome = runner().run(&rules, |rules| {

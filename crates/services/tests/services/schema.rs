@@ -1,4 +1,4 @@
-//! Laws of the definitions: everything that a user writes has a bound, and every kind looks alike.
+//! Invariants of the definitions: bounds, names, columns and rules.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(crate) fn root(definition: &Value) -> &Value {
     &version(definition)["schema"]["openAPIV3Schema"]
 }
 
-/// Every part of a schema that says what a value may be, with its path.
+/// Visits all parts of a schema with their paths.
 pub(crate) fn parts<'a>(path: &str, schema: &'a Value, visit: &mut impl FnMut(&str, &'a Value)) {
     visit(path, schema);
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
@@ -35,11 +35,11 @@ pub(crate) fn parts<'a>(path: &str, schema: &'a Value, visit: &mut impl FnMut(&s
     }
 }
 
-/// Number of services that a cloud may come to have.
+/// Planned number of services of a cloud.
 const SERVICES: usize = 35;
 
 #[test]
-fn the_largest_definition_is_small_enough_to_be_applied_and_watched() {
+fn the_largest_definition_stays_below_the_size_limit() {
     let plane = ALL.iter().find(|service| service.kind() == control_plane::KIND).unwrap();
     let definition = serde_json::to_value(plane.crd()).unwrap();
     let wide = with_services(&definition, PARTS.len(), SERVICES);
@@ -48,7 +48,7 @@ fn the_largest_definition_is_small_enough_to_be_applied_and_watched() {
 }
 
 #[test]
-fn everything_that_a_user_writes_has_a_bound() {
+fn all_fields_of_a_spec_have_bounds() {
     let mut unbounded = Vec::new();
     for definition in definitions() {
         let kind = definition["spec"]["names"]["kind"].as_str().unwrap();
@@ -90,8 +90,8 @@ fn patterns_match_the_whole_text() {
 }
 
 #[test]
-fn whatever_has_no_default_may_be_left_out_or_is_asked_for() {
-    // A default that the schema itself refuses keeps every object from being made.
+fn fields_without_a_default_are_optional_or_required() {
+    // The API server rejects all objects if a default violates its schema.
     for definition in definitions() {
         parts("", root(&definition), &mut |path, schema| {
             let Some(default) = schema.get("default") else { return };
@@ -114,7 +114,7 @@ fn whatever_has_no_default_may_be_left_out_or_is_asked_for() {
 }
 
 #[test]
-fn every_kind_carries_what_the_protected_group_asks_for() {
+fn all_kinds_have_the_annotation_of_the_protected_group() {
     for definition in definitions() {
         let approved = &definition["metadata"]["annotations"]["api-approved.kubernetes.io"];
         assert_eq!(*approved, "unapproved, experimental-only");
@@ -127,7 +127,7 @@ fn every_kind_carries_what_the_protected_group_asks_for() {
 }
 
 #[test]
-fn short_names_and_other_names_are_of_one_kind_each() {
+fn names_and_short_names_are_unique() {
     let mut owners: BTreeMap<String, String> = BTreeMap::new();
     for definition in definitions() {
         let names = &definition["spec"]["names"];
@@ -140,7 +140,7 @@ fn short_names_and_other_names_are_of_one_kind_each() {
             .filter_map(Value::as_str)
             .chain([singular, names["plural"].as_str().unwrap()]);
         for name in all {
-            // Of some words there is no plural.
+            // Some names have no plural.
             if let Some(other) = owners.insert(name.to_owned(), kind.clone()).filter(|other| *other != kind) {
                 panic!("{name} is a name of {other} and of {kind}");
             }
@@ -149,7 +149,7 @@ fn short_names_and_other_names_are_of_one_kind_each() {
 }
 
 #[test]
-fn every_kind_is_listed_with_whether_it_is_ready_and_why_not() {
+fn all_kinds_print_ready_and_message() {
     for definition in definitions() {
         let columns = version(&definition)["additionalPrinterColumns"].as_array().unwrap();
         let names: Vec<&str> = columns.iter().map(|column| column["name"].as_str().unwrap()).collect();
@@ -159,7 +159,7 @@ fn every_kind_is_listed_with_whether_it_is_ready_and_why_not() {
 }
 
 #[test]
-fn kinds_are_what_their_definitions_say() {
+fn kinds_equal_their_definitions() {
     for service in ALL.iter() {
         let (kind, definition) = (service.kind(), service.crd());
         assert_eq!(definition.spec.group, kind.group);
@@ -170,7 +170,7 @@ fn kinds_are_what_their_definitions_say() {
 }
 
 #[test]
-fn rules_that_types_are_written_with_arrive_in_the_definitions() {
+fn rules_of_types_are_in_the_definitions() {
     let rules = |kind: &str| {
         let definition = definitions().into_iter().find(|one| one["spec"]["names"]["kind"] == kind).unwrap();
         let mut messages = Vec::new();
@@ -185,11 +185,11 @@ fn rules_that_types_are_written_with_arrive_in_the_definitions() {
         ("MariaDB", "storageSize cannot be changed"),
         ("MariaDB", "storageClass cannot be changed"),
         ("MariaDB", "replicas must be odd"),
-        ("MariaDB", "cannot be made smaller"),
+        ("MariaDB", "cannot be scaled down"),
         ("RabbitMQ", "storageSize cannot be changed"),
         ("RabbitMQ", "replicas must be odd"),
         ("Keystone", "spec.database is incomplete"),
-        ("Keystone", "host needs a secretRef"),
+        ("Keystone", "host requires secretRef"),
         ("OpenStackControlPlane", "storageSize cannot be changed"),
         ("OpenStackControlPlane", "replicas must be odd"),
         ("OpenStackControlPlane", "spec.database.host names an existing server and spec.mariadb deploys one"),
@@ -202,7 +202,7 @@ fn rules_that_types_are_written_with_arrive_in_the_definitions() {
 }
 
 #[test]
-fn schedules_that_the_definition_takes_are_cron_expressions() {
+fn schedules_that_match_the_pattern_are_cron_expressions() {
     let pattern = Regex::new(schema::SCHEDULE).unwrap();
     for schedule in ["0 0 * * 0", "*/15 1,13 1-7 JAN,MAR-MAY MON-FRI", "0  0 1 */3 SUN", "59 23 31 12 6"] {
         assert!(pattern.is_match(schedule), "{schedule}");
@@ -215,14 +215,14 @@ fn schedules_that_the_definition_takes_are_cron_expressions() {
     }
 }
 
-/// The schema of a field below a rule's `self`; nothing where there is none.
+/// Schema of a field below `self` of a rule.
 fn field<'a>(schema: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(schema, |schema, name| schema["properties"].get(name))
 }
 
 #[test]
-fn rules_read_only_fields_that_there_are() {
-    // An API server refuses a definition with a rule that reads another field.
+fn rules_read_only_existing_fields() {
+    // The API server rejects a definition with a rule that reads an unknown field.
     let paths = Regex::new(r"(?:self|oldSelf)((?:\.[a-zA-Z0-9]+)+)(\(?)").unwrap();
     let mut checked = 0;
     for definition in definitions() {
@@ -231,7 +231,7 @@ fn rules_read_only_fields_that_there_are() {
                 for found in paths.captures_iter(rule["rule"].as_str().unwrap()) {
                     let mut path = found[1].trim_start_matches('.');
                     if &found[2] == "(" {
-                        // The last name is that of a function.
+                        // The last name is a function.
                         path = path.rsplit_once('.').map_or("", |(fields, _)| fields);
                     }
                     let known =

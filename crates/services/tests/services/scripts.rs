@@ -1,4 +1,4 @@
-//! The scripts that containers run, on directories of a test and with programs that only say how they were called.
+//! Scripts of containers, run in test directories with stub programs that record their calls.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,33 +9,33 @@ use openstack_operator_model::lower::Observed;
 
 use crate::fixture::{case, cases};
 
-/// Where a container has what its scripts name.
+/// Paths in containers that scripts use.
 const MOVED: [&str; 5] = ["/etc/openstack/", "/etc/podinfo/", "/var/lib/", "/run/", "/dev/termination-log"];
 
-/// A directory that stands for a container's file system.
-struct Place(PathBuf);
+/// Test directory instead of the file system of a container.
+struct Sandbox(PathBuf);
 
-impl Place {
-    /// An empty one, with the files of a case where its scripts look for them.
+impl Sandbox {
+    /// An empty directory with the files of a case at their paths.
     fn new(name: &str, title: &str) -> Self {
         let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("scripts").join(name);
         if root.exists() {
             fs::remove_dir_all(&root).unwrap();
         }
-        let place = Self(root);
+        let sandbox = Self(root);
         let plan = case(title).render(&Observed::default()).unwrap().plan;
         for (directory, files) in [("etc/openstack", &plan.files), ("etc/openstack/live", &plan.live_files)] {
             for (file, text) in files {
-                place.write(&format!("{directory}/{file}"), &place.moved(text));
+                sandbox.write(&format!("{directory}/{file}"), &sandbox.relocate(text));
             }
         }
         for directory in ["bin", "dev", "run/mysqld", "run/rabbitmq", "var/lib/mysql", "var/lib/rabbitmq"] {
-            fs::create_dir_all(place.0.join(directory)).unwrap();
+            fs::create_dir_all(sandbox.0.join(directory)).unwrap();
         }
-        place
+        sandbox
     }
 
-    fn moved(&self, text: &str) -> String {
+    fn relocate(&self, text: &str) -> String {
         let root = self.0.to_str().unwrap();
         MOVED.iter().fold(text.to_owned(), |text, path| text.replace(path, &format!("{root}{path}")))
     }
@@ -54,14 +54,14 @@ impl Place {
         self.0.join(path).exists()
     }
 
-    /// Puts a program before those of the machine.
+    /// Adds a stub program.
     fn program(&self, name: &str, script: &str) {
         let path = format!("bin/{name}");
         self.write(&path, &format!("#!/usr/bin/env bash\nset -eu\nroot={}\n{script}", self.0.display()));
         fs::set_permissions(self.0.join(path), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Runs a script to its end, and to that of everything that it has started.
+    /// Runs a script and waits for all its child processes.
     fn run(&self, script: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
         let path = format!("{}:{}", self.0.join("bin").display(), std::env::var("PATH").unwrap());
         Command::new("bash")
@@ -78,10 +78,10 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Directories of a pod outlive its containers, and files of ConfigMaps are copied with their mode, which lets nobody write.
-/// Tests may run as root, who may all the same: so it is the text that is looked at.
+/// Volumes of a pod survive its containers, and copies of ConfigMap files are read-only. Tests may run as root, who
+/// can overwrite them, so the test checks the script text.
 #[test]
-fn what_a_container_copies_it_can_copy_again_after_a_restart_in_place() {
+fn files_can_be_copied_again_after_a_container_restart() {
     let mut seen = 0;
     for case in cases() {
         for (file, text) in case.render(&Observed::default()).unwrap().plan.files {
@@ -92,24 +92,24 @@ fn what_a_container_copies_it_can_copy_again_after_a_restart_in_place() {
             }
         }
     }
-    assert!(seen > 0, "nothing is copied any more: remove this test");
+    assert!(seen > 0, "no script copies files: remove this test");
 }
 
-/// A volume with these files, and a program that makes a database.
-fn volume(name: &str, files: &[&str]) -> Place {
-    let place = Place::new(name, "mariadb-minimal");
+/// A volume with these files, and a stub that installs a database.
+fn volume(name: &str, files: &[&str]) -> Sandbox {
+    let sandbox = Sandbox::new(name, "mariadb-minimal");
     for file in files {
-        place.write(&format!("var/lib/mysql/{file}"), "precious");
+        sandbox.write(&format!("var/lib/mysql/{file}"), "precious");
     }
     let install = r#"for word; do case $word in --datadir=*) mkdir "${word#*=}/mysql" ;; esac; done"#;
-    place.program("mariadb-install-db", install);
-    place
+    sandbox.program("mariadb-install-db", install);
+    sandbox
 }
 
 #[test]
-fn a_volume_that_holds_nothing_yet_gets_a_database() {
+fn an_empty_volume_gets_a_database() {
     let interrupted = ["mysql/half", ".installing", "ibdata1"];
-    // Named by the transfer of all data itself.
+    // Files of the state transfer.
     let receiving = [".sst/ibdata1", "grastate.dat", "galera.cache"];
     let killed = ["sst_in_progress", "grastate.dat"];
     let volumes: [(&str, &[&str]); 4] = [
@@ -119,62 +119,62 @@ fn a_volume_that_holds_nothing_yet_gets_a_database() {
         ("killed", &killed),
     ];
     for (name, files) in volumes {
-        let place = volume(name, files);
-        let output = place.run("prepare.sh", &[], &[]);
+        let sandbox = volume(name, files);
+        let output = sandbox.run("prepare.sh", &[], &[]);
         assert!(output.status.success(), "{name}: {}", errors(&output));
-        assert!(place.has("var/lib/mysql/mysql"), "{name}");
-        assert_eq!(place.read("dev/termination-log"), "{\"state\":\"empty\"}\n", "{name}");
+        assert!(sandbox.has("var/lib/mysql/mysql"), "{name}");
+        assert_eq!(sandbox.read("dev/termination-log"), "{\"state\":\"empty\"}\n", "{name}");
         for file in files {
             let stays = file.starts_with("lost+found");
-            assert_eq!(place.has(&format!("var/lib/mysql/{file}")), stays, "{name}: {file}");
+            assert_eq!(sandbox.has(&format!("var/lib/mysql/{file}")), stays, "{name}: {file}");
         }
     }
 }
 
 #[test]
-fn an_installation_that_fails_is_begun_anew() {
-    let place = volume("failing", &[]);
-    place.program("mariadb-install-db", "mkdir $root/var/lib/mysql/mysql; exit 1");
-    assert!(!place.run("prepare.sh", &[], &[]).status.success());
-    assert!(place.has("var/lib/mysql/.installing"));
-    place.program("mariadb-install-db", "mkdir $root/var/lib/mysql/mysql");
-    let output = place.run("prepare.sh", &[], &[]);
+fn a_failed_installation_is_repeated() {
+    let sandbox = volume("failing", &[]);
+    sandbox.program("mariadb-install-db", "mkdir $root/var/lib/mysql/mysql; exit 1");
+    assert!(!sandbox.run("prepare.sh", &[], &[]).status.success());
+    assert!(sandbox.has("var/lib/mysql/.installing"));
+    sandbox.program("mariadb-install-db", "mkdir $root/var/lib/mysql/mysql");
+    let output = sandbox.run("prepare.sh", &[], &[]);
     assert!(output.status.success(), "{}", errors(&output));
-    assert!(!place.has("var/lib/mysql/.installing"));
+    assert!(!sandbox.has("var/lib/mysql/.installing"));
 }
 
 #[test]
-fn a_volume_with_files_of_others_is_left_as_it_is() {
+fn a_volume_with_unknown_files_is_not_changed() {
     let files = ["backup.sql", "wordpress/uploads", ".hidden"];
-    let place = volume("foreign", &files);
-    place.program("mariadb-install-db", "touch $root/installed");
-    let output = place.run("prepare.sh", &[], &[]);
+    let sandbox = volume("foreign", &files);
+    sandbox.program("mariadb-install-db", "touch $root/installed");
+    let output = sandbox.run("prepare.sh", &[], &[]);
     assert!(!output.status.success());
-    for part in ["/var/lib/mysql holds no database", "backup.sql", "Move them elsewhere"] {
+    for part in ["/var/lib/mysql contains no database", "backup.sql", "Move them elsewhere"] {
         assert!(errors(&output).contains(part), "{}", errors(&output));
-        // What the kubelet shows, and no report that a member might be chosen by.
-        assert!(place.read("dev/termination-log").contains(part));
+        // The kubelet shows the error, and there is no report to select the member by.
+        assert!(sandbox.read("dev/termination-log").contains(part));
     }
     for file in files {
-        assert_eq!(place.read(&format!("var/lib/mysql/{file}")), "precious", "{file}");
+        assert_eq!(sandbox.read(&format!("var/lib/mysql/{file}")), "precious", "{file}");
     }
-    assert!(!place.has("installed") && !place.has("var/lib/mysql/.installing"));
+    assert!(!sandbox.has("installed") && !sandbox.has("var/lib/mysql/.installing"));
 }
 
 #[test]
-fn a_database_stays_and_is_reported() {
-    let place = volume("database", &["mysql/user.frm", "cloud/table.ibd"]);
-    place.write("var/lib/mysql/grastate.dat", "uuid: 12-34\nseqno: 56\nsafe_to_bootstrap: 1\n");
-    place.program("mariadb-install-db", "touch $root/installed");
-    let output = place.run("prepare.sh", &[], &[]);
+fn an_existing_database_is_kept_and_reported() {
+    let sandbox = volume("database", &["mysql/user.frm", "cloud/table.ibd"]);
+    sandbox.write("var/lib/mysql/grastate.dat", "uuid: 12-34\nseqno: 56\nsafe_to_bootstrap: 1\n");
+    sandbox.program("mariadb-install-db", "touch $root/installed");
+    let output = sandbox.run("prepare.sh", &[], &[]);
     assert!(output.status.success(), "{}", errors(&output));
     let report = "{\"state\":\"data\",\"uuid\":\"12-34\",\"sequence\":56,\"safe\":1}\n";
-    assert_eq!(place.read("dev/termination-log"), report);
-    assert_eq!(place.read("var/lib/mysql/cloud/table.ibd"), "precious");
-    assert!(!place.has("installed"));
+    assert_eq!(sandbox.read("dev/termination-log"), report);
+    assert_eq!(sandbox.read("var/lib/mysql/cloud/table.ibd"), "precious");
+    assert!(!sandbox.has("installed"));
 }
 
-/// A server that tells its position as the real one does: only with an address of a group.
+/// A stub server that reports its position only with a cluster address, like MariaDB.
 const RECOVERY: &str = r#"
 log= address=
 for word; do case $word in --log-error=*) log=${word#*=} ;; --wsrep-cluster-address=*) address=yes ;; esac; done
@@ -184,83 +184,83 @@ echo 'WSREP: Recovered position: 12-34:57,0-1-2' >>"$log"
 "#;
 
 #[test]
-fn a_database_that_was_cut_off_tells_its_position_or_why_it_cannot() {
-    let place = volume("cut-off", &["mysql/user.frm"]);
-    place.write("var/lib/mysql/grastate.dat", "uuid: 12-34\nseqno: -1\nsafe_to_bootstrap: 1\n");
-    place.program("mariadbd", RECOVERY);
-    let output = place.run("prepare.sh", &[], &[]);
+fn a_crashed_database_reports_its_position_or_the_error() {
+    let sandbox = volume("cut-off", &["mysql/user.frm"]);
+    sandbox.write("var/lib/mysql/grastate.dat", "uuid: 12-34\nseqno: -1\nsafe_to_bootstrap: 1\n");
+    sandbox.program("mariadbd", RECOVERY);
+    let output = sandbox.run("prepare.sh", &[], &[]);
     assert!(output.status.success(), "{}", errors(&output));
     let report = "{\"state\":\"data\",\"uuid\":\"12-34\",\"sequence\":57,\"safe\":0}\n";
-    assert_eq!(place.read("dev/termination-log"), report);
-    place.write("broken", "");
-    assert!(!place.run("prepare.sh", &[], &[]).status.success());
-    assert!(place.read("dev/termination-log").contains("the log is corrupt"));
-    assert_eq!(place.read("var/lib/mysql/mysql/user.frm"), "precious");
+    assert_eq!(sandbox.read("dev/termination-log"), report);
+    sandbox.write("broken", "");
+    assert!(!sandbox.run("prepare.sh", &[], &[]).status.success());
+    assert!(sandbox.read("dev/termination-log").contains("the log is corrupt"));
+    assert_eq!(sandbox.read("var/lib/mysql/mysql/user.frm"), "precious");
 }
 
 const ADMINISTRATOR: [(&str, &str); 3] =
     [("ADMINISTRATOR_NAME", "admin"), ("ADMINISTRATOR_PASSWORD", "n3w-s3cret"), ("CLUSTER_COOKIE", "cookie")];
 
-/// A member of a bus that has data, and was started last with another password.
-fn bus(name: &str, title: &str) -> Place {
-    let place = Place::new(name, title);
-    place.write("var/lib/rabbitmq/mnesia/table", "");
-    place.write("var/lib/rabbitmq/administrator.sha256", "old");
-    place.program("rabbitmq-server", "");
-    place.program("sleep", "");
-    place
+/// A RabbitMQ member with data that was last started with another password.
+fn bus(name: &str, title: &str) -> Sandbox {
+    let sandbox = Sandbox::new(name, title);
+    sandbox.write("var/lib/rabbitmq/mnesia/table", "");
+    sandbox.write("var/lib/rabbitmq/administrator.sha256", "old");
+    sandbox.program("rabbitmq-server", "");
+    sandbox.program("sleep", "");
+    sandbox
 }
 
 #[test]
-fn a_new_password_is_told_until_the_broker_takes_it() {
-    let place = bus("password", "rabbitmq-minimal");
+fn a_new_password_is_set_until_the_broker_accepts_it() {
+    let sandbox = bus("password", "rabbitmq-minimal");
     let client = r#"
 echo "$*" >>"$root/calls"
 case $1 in change_password) cat >"$root/password" ;; esac
 if [ "$(wc -l <"$root/calls")" -lt 4 ]; then echo "the broker is not there: $1" >&2; exit 1; fi"#;
-    place.program("rabbitmqctl", client);
-    let output = place.run("start.sh", &[], &ADMINISTRATOR);
+    sandbox.program("rabbitmqctl", client);
+    let output = sandbox.run("start.sh", &[], &ADMINISTRATOR);
     assert!(output.status.success(), "{}", errors(&output));
     let started = "await_startup --timeout 600\n";
-    assert_eq!(place.read("calls"), started.repeat(4) + "change_password admin\n");
-    assert_eq!(place.read("password"), "n3w-s3cret");
-    assert_eq!(place.read("var/lib/rabbitmq/administrator.sha256").len(), 64, "the next start is quick");
+    assert_eq!(sandbox.read("calls"), started.repeat(4) + "change_password admin\n");
+    assert_eq!(sandbox.read("password"), "n3w-s3cret");
+    assert_eq!(sandbox.read("var/lib/rabbitmq/administrator.sha256").len(), 64, "the next start is quick");
     let log = errors(&output);
     assert_eq!(log.matches("the broker is not there: await_startup").count(), 3, "{log}");
     assert_eq!(log.matches("failed to change the password of admin").count(), 3, "{log}");
     assert!(!log.contains("n3w-s3cret"), "{log}");
-    place.program("rabbitmqctl", "touch $root/asked");
-    place.run("start.sh", &[], &ADMINISTRATOR);
-    assert!(!place.has("asked"), "a password that is known is not told again");
+    sandbox.program("rabbitmqctl", "touch $root/asked");
+    sandbox.run("start.sh", &[], &ADMINISTRATOR);
+    assert!(!sandbox.has("asked"), "a known password is not set again");
 }
 
 #[test]
-fn a_password_that_the_broker_refuses_is_told_again() {
-    let place = bus("refused", "rabbitmq-minimal");
+fn a_password_that_the_broker_rejects_is_set_again() {
+    let sandbox = bus("refused", "rabbitmq-minimal");
     let client = r#"
 case $1 in change_password) ;; *) exit 0 ;; esac
 [ -e "$root/refused" ] || { touch "$root/refused"; echo "no such user" >&2; exit 1; }"#;
-    place.program("rabbitmqctl", client);
-    let output = place.run("start.sh", &[], &ADMINISTRATOR);
+    sandbox.program("rabbitmqctl", client);
+    let output = sandbox.run("start.sh", &[], &ADMINISTRATOR);
     assert!(errors(&output).contains("no such user"), "{}", errors(&output));
-    assert_eq!(place.read("var/lib/rabbitmq/administrator.sha256").len(), 64);
+    assert_eq!(sandbox.read("var/lib/rabbitmq/administrator.sha256").len(), 64);
 }
 
 #[test]
 fn a_member_waits_for_the_others_before_it_stops() {
-    let place = bus("stop", "rabbitmq-rich");
-    place.program("rabbitmq-upgrade", r#"echo "$*" >>"$root/calls"; exit 3"#);
-    let output = place.run("stop.sh", &["120"], &[]);
-    assert_eq!(place.read("calls"), "await_online_quorum_plus_one --timeout 110\n");
-    assert_eq!(output.status.code(), Some(3), "the kubelet tells that it was in vain");
+    let sandbox = bus("stop", "rabbitmq-rich");
+    sandbox.program("rabbitmq-upgrade", r#"echo "$*" >>"$root/calls"; exit 3"#);
+    let output = sandbox.run("stop.sh", &["120"], &[]);
+    assert_eq!(sandbox.read("calls"), "await_online_quorum_plus_one --timeout 110\n");
+    assert_eq!(output.status.code(), Some(3), "the kubelet reports the failure");
     let alone = bus("stop-alone", "rabbitmq-minimal");
     alone.program("rabbitmq-upgrade", "touch $root/calls");
     assert!(alone.run("stop.sh", &["120"], &[]).status.success());
-    assert!(!alone.has("calls"), "there is nobody to wait for");
+    assert!(!alone.has("calls"), "there are no other members");
 }
 
 #[test]
-fn a_member_that_waits_is_given_the_time_to_end_in_order() {
+fn the_grace_period_covers_the_wait_before_shutdown() {
     for title in ["rabbitmq-minimal", "rabbitmq-rich"] {
         let pod = case(title).render(&Observed::default()).unwrap().plan.workloads.remove(0).pod;
         let command = pod.containers[0].before_stop.clone().unwrap();
@@ -269,8 +269,8 @@ fn a_member_that_waits_is_given_the_time_to_end_in_order() {
     }
 }
 
-/// A group whose second member lost its volume and joined again: it is heard of under its new name only. The fourth pod
-/// is so new that nobody lists it yet, and there was a fifth, which went without a word.
+/// A cluster whose second member lost its volume and rejoined under a new ID. The fourth pod is not in the list yet,
+/// and the fifth was lost.
 const STATUS: &str = "Role: ROLE
 Leader: self
 Servers:
@@ -287,13 +287,13 @@ fn status(role: &str) -> String {
     STATUS.replace("ROLE", role).replace("HOSTS", "test-nb.openstack.svc.cluster.local")
 }
 
-/// A member of a group with data, and with programs that go round once in each loop.
-fn networks(name: &str) -> Place {
-    let place = Place::new(name, "ovn-rich");
-    place.write("var/lib/ovn/nb.db", "data");
-    place.program("sleep", "[ ! -e $root/slept-$1 ] && touch $root/slept-$1 || kill $PPID");
-    place.program("ovsdb-server", "exit 0");
-    place
+/// A member with data, and stubs that end each loop after one round.
+fn networks(name: &str) -> Sandbox {
+    let sandbox = Sandbox::new(name, "ovn-rich");
+    sandbox.write("var/lib/ovn/nb.db", "data");
+    sandbox.program("sleep", "[ ! -e $root/slept-$1 ] && touch $root/slept-$1 || kill $PPID");
+    sandbox.program("ovsdb-server", "exit 0");
+    sandbox
 }
 
 const NETWORKS: [(&str, &str); 7] = [
@@ -307,21 +307,21 @@ const NETWORKS: [(&str, &str); 7] = [
 ];
 
 #[test]
-fn the_leader_of_a_group_forgets_members_that_will_not_come_back() {
+fn the_leader_removes_lost_members() {
     for (role, kicked) in [("leader", "2222\n5555\n7777\n"), ("follower", "")] {
-        let place = networks(&format!("lost-{role}"));
-        place.write("status", &status(role));
+        let sandbox = networks(&format!("lost-{role}"));
+        sandbox.write("status", &status(role));
         let appctl = "case \"$*\" in *cluster/status*) cat $root/status ;; *kick*) echo ${@: -1} >>$root/kicked ;; esac";
-        place.program("ovs-appctl", appctl);
-        place.program("ovsdb-client", "echo no");
-        let output = place.run("database.sh", &[], &NETWORKS);
+        sandbox.program("ovs-appctl", appctl);
+        sandbox.program("ovsdb-client", "echo no");
+        let output = sandbox.run("database.sh", &[], &NETWORKS);
         assert!(output.status.success(), "{role}: {}", errors(&output));
-        assert_eq!(place.read("kicked"), kicked, "{role}: {}", errors(&output));
+        assert_eq!(sandbox.read("kicked"), kicked, "{role}: {}", errors(&output));
     }
 }
 
 #[test]
-fn a_member_that_is_told_to_leave_drops_its_data_once_it_has_left() {
+fn a_member_that_is_instructed_to_leave_deletes_its_data_after_leaving() {
     let cases = [
         ("leave/x/0/7", "leave\nwait with data\nexit\n"),
         ("leave/x/0/6", ""),
@@ -329,53 +329,54 @@ fn a_member_that_is_told_to_leave_drops_its_data_once_it_has_left() {
         ("stay/x", ""),
     ];
     for (order, calls) in cases {
-        let place = networks(&format!("leave-{}", order.replace('/', "-")));
-        place.write("etc/podinfo/annotations", &format!("openstack.k8s.io/ovn-order=\"{order}\"\n"));
-        place.write("status", &status("follower"));
+        let sandbox = networks(&format!("leave-{}", order.replace('/', "-")));
+        sandbox.write("etc/podinfo/annotations", &format!("openstack.k8s.io/ovn-order=\"{order}\"\n"));
+        sandbox.write("status", &status("follower"));
         let appctl = "case \"$*\" in *cluster/leave*) echo leave >>$root/calls ;; *\" exit\") echo exit >>$root/calls ;;
             *cluster/status*) cat $root/status ;; esac";
-        place.program("ovs-appctl", appctl);
+        sandbox.program("ovs-appctl", appctl);
         let client =
             "[ $1 != wait ] || [ ! -e $root/var/lib/ovn/nb.db ] || echo wait with data >>$root/calls";
-        place.program("ovsdb-client", client);
-        let output = place.run("database.sh", &[], &NETWORKS);
+        sandbox.program("ovsdb-client", client);
+        let output = sandbox.run("database.sh", &[], &NETWORKS);
         assert!(output.status.success(), "{order}: {}", errors(&output));
-        assert_eq!(place.read("calls"), calls, "{order}: {}", errors(&output));
-        let (has_left, said) = (!calls.is_empty(), place.read("dev/termination-log"));
+        assert_eq!(sandbox.read("calls"), calls, "{order}: {}", errors(&output));
+        let (has_left, said) = (!calls.is_empty(), sandbox.read("dev/termination-log"));
         assert_eq!(said, if has_left { "{\"state\":\"left\"}\n" } else { "" }, "{order}");
-        assert_eq!(place.has("var/lib/ovn/nb.db"), !has_left, "{order}");
-        assert!(!place.has("var/lib/ovn/nb.db.leaving"), "{order}");
+        assert_eq!(sandbox.has("var/lib/ovn/nb.db"), !has_left, "{order}");
+        assert!(!sandbox.has("var/lib/ovn/nb.db.leaving"), "{order}");
     }
 }
 
 #[test]
-fn the_data_of_a_member_that_was_stopped_while_it_left_is_dropped_only_if_it_had_left() {
+fn the_data_of_a_member_stopped_while_leaving_is_deleted_only_if_it_had_left() {
     for (note, said) in [("left", "empty"), ("transfer leadership", "data")] {
-        let place = networks(&format!("stopped-{said}"));
-        place.write("var/lib/ovn/nb.db.leaving", "");
-        place.program(
+        let sandbox = networks(&format!("stopped-{said}"));
+        sandbox.write("var/lib/ovn/nb.db.leaving", "");
+        sandbox.program(
             "ovsdb-tool",
             &format!("case $1 in show-log) echo ' note: \"{note}\"' ;; *) echo id ;; esac"),
         );
-        let output = place.run("report.sh", &[], &NETWORKS);
+        let output = sandbox.run("report.sh", &[], &NETWORKS);
         assert!(output.status.success(), "{note}: {}", errors(&output));
-        assert!(place.read("dev/termination-log").contains(said), "{note}");
-        assert_eq!(place.has("var/lib/ovn/nb.db"), said == "data", "{note}");
-        assert!(!place.has("var/lib/ovn/nb.db.leaving"), "{note}");
+        assert!(sandbox.read("dev/termination-log").contains(said), "{note}");
+        assert_eq!(sandbox.has("var/lib/ovn/nb.db"), said == "data", "{note}");
+        assert!(!sandbox.has("var/lib/ovn/nb.db.leaving"), "{note}");
     }
 }
 
 #[test]
-fn a_switch_is_set_up_once_the_database_of_networks_holds_something() {
-    let place = Place::new("controller", "ovn-minimal");
-    // There is no address at first, then a database without content.
-    place.program("ovs-vsctl", "[ ! -e $root/slept ] || echo '\"tcp:10.0.0.1:6642\"'");
-    place.program("ovn-sbctl", "echo \"$*\" >>$root/asked; [ $(wc -l <$root/asked) = 1 ] || echo some-uuid");
-    place.program("sleep", "touch $root/slept");
-    place.program("ovn-controller", "cp $root/asked $root/asked-before");
-    let output = place.run("controller.sh", &[], &[]);
+fn ovn_controller_starts_once_the_southbound_database_has_content() {
+    let sandbox = Sandbox::new("controller", "ovn-minimal");
+    // At first there is no address, then an empty database.
+    sandbox.program("ovs-vsctl", "[ ! -e $root/slept ] || echo '\"tcp:10.0.0.1:6642\"'");
+    sandbox
+        .program("ovn-sbctl", "echo \"$*\" >>$root/asked; [ $(wc -l <$root/asked) = 1 ] || echo some-uuid");
+    sandbox.program("sleep", "touch $root/slept");
+    sandbox.program("ovn-controller", "cp $root/asked $root/asked-before");
+    let output = sandbox.run("controller.sh", &[], &[]);
     assert!(output.status.success(), "{}", errors(&output));
-    let asked = place.read("asked-before");
+    let asked = sandbox.read("asked-before");
     assert_eq!(asked.lines().count(), 2, "{asked}");
     assert!(asked.contains("--db=tcp:10.0.0.1:6642"), "{asked}");
 }

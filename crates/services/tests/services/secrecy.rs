@@ -1,4 +1,4 @@
-//! Laws of secrets: each is written by somebody, and none is where anybody may read it.
+//! Invariants of Secrets: each has a writer, and no value is in plain text.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::fixture::{rendered, walk};
 
 #[test]
-fn every_secret_that_is_named_is_written_by_the_plan_or_needed() {
+fn every_referenced_secret_is_written_by_the_plan_or_needed() {
     for (case, rendered) in rendered() {
         let planned = rendered.plan.secrets.iter().map(|secret| secret.name.as_str());
         let needed = rendered.needs.secrets.iter().map(|need| need.name.as_str());
@@ -19,7 +19,7 @@ fn every_secret_that_is_named_is_written_by_the_plan_or_needed() {
         let mut named: Vec<String> = Vec::new();
         for manifest in &rendered.manifests {
             walk("", &manifest.body, &mut |path, value| {
-                // Volumes that a user adds hold what only the user knows.
+                // The user provides the Secrets of extra mounts.
                 if path.contains("extraMounts") {
                     return;
                 }
@@ -41,13 +41,13 @@ fn every_secret_that_is_named_is_written_by_the_plan_or_needed() {
             named.extend(server.cells.iter().map(|cell| cell.messaging_secret.clone()));
         }
         for name in named {
-            assert!(known.contains(name.as_str()), "{}: nobody writes Secret {name}", case.title);
+            assert!(known.contains(name.as_str()), "{}: no object writes Secret {name}", case.title);
         }
     }
 }
 
 #[test]
-fn every_key_of_a_secret_that_is_read_is_written() {
+fn every_key_that_is_read_is_written() {
     for (case, rendered) in rendered() {
         let tasks = rendered.plan.tasks.iter().map(|task| &task.container);
         let pods = rendered.plan.workloads.iter().map(|workload| &workload.pod);
@@ -58,7 +58,7 @@ fn every_key_of_a_secret_that_is_read_is_written() {
             let has = match planned.map(|secret| &secret.content) {
                 Some(SecretContent::Entries(entries)) => entries.contains_key(&key.key),
                 Some(SecretContent::KeyRing(_)) => false,
-                // Its own object's law says what is in it.
+                // The test of its own object checks its keys.
                 None if rendered.provided_secrets.contains(&key.secret) => true,
                 None => rendered
                     .needs
@@ -71,16 +71,16 @@ fn every_key_of_a_secret_that_is_read_is_written() {
     }
 }
 
-/// Words of which a value must not stand in what anybody may read.
+/// Options whose values must not be in plain text.
 const SECRET_WORDS: [&str; 5] = ["password", "passwd", "secret", "cookie", "token"];
 
 #[test]
-fn nothing_secret_is_in_a_file_an_argument_or_a_plain_variable() {
+fn no_secret_is_in_a_file_an_argument_or_a_plain_variable() {
     let shows = |text: &str| -> Option<String> {
         text.lines().find_map(|line| {
             let (name, value) = line.split_once('=')?;
             let (name, value) = (name.trim().to_lowercase(), value.trim());
-            // A variable, a placeholder or a path leads to the value and is not it.
+            // A variable, a placeholder or a path is not the value.
             let reference = value.is_empty() || value.starts_with(['$', '%', '"', '\'', '/']);
             let reference = reference || matches!(value, "true" | "false");
             let secret = SECRET_WORDS.iter().any(|word| name.ends_with(word));
@@ -91,7 +91,7 @@ fn nothing_secret_is_in_a_file_an_argument_or_a_plain_variable() {
             (secret && !reference || login).then(|| line.to_owned())
         })
     };
-    assert!(shows("connection = mysql://x:y@host/db").is_some(), "this law can be broken");
+    assert!(shows("connection = mysql://x:y@host/db").is_some(), "the check detects a password");
     assert!(shows("  admin_password = hunter2").is_some());
     assert!(shows("--url=http://x:y@host").is_some());
     for (case, rendered) in rendered() {
@@ -108,7 +108,7 @@ fn nothing_secret_is_in_a_file_an_argument_or_a_plain_variable() {
 }
 
 #[test]
-fn a_secret_of_the_user_is_never_one_that_the_operator_writes() {
+fn a_user_secret_with_the_name_of_an_operator_secret_is_rejected() {
     let mut case = crate::fixture::case("placement-existing");
     case.spec["database"]["secretRef"]["name"] = json!("test-database");
     let refused = case.render(&Observed::default()).err().unwrap();

@@ -1,4 +1,4 @@
-//! Law of pods: each container runs as the user that its image is built for.
+//! Containers run as the user of their image.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::cases;
 
-/// Number of the user of each image of the Debian family, 0 for root.
+/// User ID of each image of the Debian family, 0 for root.
 fn users() -> BTreeMap<String, i64> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../images/images.toml");
     let table: toml::Table = toml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
@@ -20,7 +20,7 @@ fn users() -> BTreeMap<String, i64> {
     rows("image").iter().map(|row| (text(row, "name"), numbers[&text(row, "user")])).collect()
 }
 
-/// A spec with images of the Debian family, and no other.
+/// A spec with images of the Debian family only.
 fn with_debian_images(spec: &Value) -> Value {
     let mut spec = spec.clone();
     remove_images(&mut spec);
@@ -43,7 +43,7 @@ fn remove_images(value: &mut Value) {
 fn containers_run_as_the_users_of_their_images() {
     let users = users();
     let mut seen = BTreeSet::new();
-    // A chassis has no pods, and the parts of a cloud are cases of their own.
+    // A chassis has no pods, and the parts of a cloud are separate cases.
     let with_pods = |kind: &str| kind != "OVNChassis" && kind != "OpenStackControlPlane";
     for mut case in cases().into_iter().filter(|case| with_pods(case.service.kind().kind)) {
         case.spec = with_debian_images(&case.spec);
@@ -58,7 +58,7 @@ fn containers_run_as_the_users_of_their_images() {
                 let title = format!("{}: {}, {}", case.title, manifest.name, container["name"]);
                 let expected =
                     users.get(image).unwrap_or_else(|| panic!("{title}: there is no image {image}"));
-                // Which pods of nodes are root is another law.
+                // Another test checks which node pods are root.
                 if user != Some(0) {
                     assert_eq!(user, Some(*expected), "{title}: image {image}");
                     seen.insert(image.to_owned());

@@ -1,4 +1,4 @@
-//! What the cluster's other controllers do: roll out, run, accept, and collect garbage.
+//! Other controllers of the cluster: rollouts, Jobs, routes and garbage collection.
 
 use jiff::Timestamp;
 use openstack_operator_engine::ports::Environment;
@@ -14,11 +14,11 @@ use crate::environment::START;
 use crate::lock;
 use crate::store::Key;
 
-/// Nodes that a pod names, where it names any.
+/// Nodes in the affinity of a pod, if any.
 const TERMS: &str = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
 
 impl FakeCluster {
-    /// Keeps objects of this kind and name from settling, in every namespace.
+    /// Prevents objects of this kind and name from progressing, in all namespaces.
     pub fn hold(&self, kind: Kind, name: &str) {
         lock(&self.state).held.insert((kind, name.to_owned()));
     }
@@ -27,13 +27,13 @@ impl FakeCluster {
         lock(&self.state).held.remove(&(kind, name.to_owned()));
     }
 
-    /// The next Job of this name to settle fails; one that is made anew after it does not.
+    /// The next Job of this name fails; a recreated Job does not.
     pub fn fail_job(&self, name: &str) {
         lock(&self.state).failing_jobs.insert(name.to_owned());
     }
 
-    /// Lets every other controller come to rest: workloads are rolled out, Jobs end, routes are accepted, and what
-    /// has lost its owners goes. Returns whether anything changed.
+    /// Runs all other controllers until idle: they roll out workloads, complete Jobs, accept routes and collect
+    /// garbage. Returns whether anything changed.
     pub fn settle(&self) -> bool {
         let now = self.environment.now();
         let mut state = lock(&self.state);
@@ -79,8 +79,8 @@ fn rolled_out(body: &Value) -> Value {
     })
 }
 
-/// On every node that the pods may be on; where no node was made there is one of which nothing is known. Pods of nodes
-/// that are not Ready are neither ready nor updated.
+/// Status of a DaemonSet on all matching nodes, or on one unknown node if there are none. Pods of nodes that are not
+/// Ready are neither ready nor updated.
 fn on_nodes(body: &Value, nodes: &[(String, Node)]) -> Value {
     let pod = &body["spec"]["template"]["spec"];
     let selector: Labels = parsed(&pod["nodeSelector"]);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everything_that_settles_counts_as_done() {
+    async fn settled_objects_are_done() {
         let cluster = FakeCluster::new(Script::default(), Arc::default());
         let all = [
             (DEPLOYMENT, json!({ "replicas": 2 })),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_held_does_not_settle() {
+    async fn held_objects_do_not_settle() {
         let cluster = FakeCluster::new(Script::default(), Arc::default());
         apply(&cluster, DEPLOYMENT, "x", json!({ "replicas": 1 })).await;
         cluster.hold(DEPLOYMENT, "x");

@@ -1,4 +1,4 @@
-//! What an API server makes of a request before it stores anything, and what it refuses.
+//! Admission of requests by the API server.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -10,27 +10,27 @@ use serde_json::{Map, Value, json};
 use super::{Key, Rejection};
 use crate::merge;
 
-/// Metadata that only the server writes.
+/// Metadata that only the API server writes.
 const SERVER_FIELDS: [&str; 6] =
     ["uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields"];
 
-/// What a request wants of an object, without what it has no say in.
+/// Intent of a request without fields of the API server.
 pub(super) fn intent(key: &Key, body: &Value) -> Result<Value, Rejection> {
     let mut intent = merge::without_nulls(body.clone());
-    let said = |pointer: &str| body.pointer(pointer).and_then(Value::as_str);
+    let actual = |pointer: &str| body.pointer(pointer).and_then(Value::as_str);
     let api_version = key.kind.api_version();
     for (field, expected) in [("/apiVersion", api_version.as_str()), ("/kind", key.kind.kind)] {
-        if said(field) != Some(expected) {
-            return Err(Rejection::Refused(format!("{field} is {:?}, not {expected:?}", said(field))));
+        if actual(field) != Some(expected) {
+            return Err(Rejection::Refused(format!("{field} is {:?}, not {expected:?}", actual(field))));
         }
     }
     for (field, expected) in [("/metadata/name", &key.name), ("/metadata/namespace", &key.namespace)] {
-        if said(field).is_some_and(|said| said != expected.as_str()) {
-            return Err(Rejection::Refused(format!("{field} is {:?}, not {expected:?}", said(field))));
+        if actual(field).is_some_and(|actual| actual != expected.as_str()) {
+            return Err(Rejection::Refused(format!("{field} is {:?}, not {expected:?}", actual(field))));
         }
     }
     if let Value::Object(fields) = &mut intent {
-        // A subresource: it is written by its own call.
+        // A subresource with its own call.
         fields.remove("status");
         if key.kind == SECRET {
             encode_texts(fields);
@@ -49,7 +49,7 @@ pub(super) fn drop_server_fields(metadata: &mut Map<String, Value>) {
     metadata.retain(|field, _| !SERVER_FIELDS.contains(&field.as_str()));
 }
 
-/// `stringData` is only a way to write `data`.
+/// `stringData` is written to `data`.
 fn encode_texts(fields: &mut Map<String, Value>) {
     let Some(Value::Object(texts)) = fields.remove("stringData") else { return };
     let data = fields.entry("data").or_insert_with(|| json!({}));
@@ -58,8 +58,7 @@ fn encode_texts(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Gives a Service an address, where it asks for none: always the same one for the same name, so that worlds can be
-/// compared.
+/// Assigns a cluster IP to a Service: the same one for the same name, so that worlds can be compared.
 pub(super) fn assign_address(key: &Key, body: &mut Value) {
     if key.kind == SERVICE && body.pointer("/spec/clusterIP").is_none() {
         let number = key.name.bytes().fold(0_u16, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
@@ -68,7 +67,7 @@ pub(super) fn assign_address(key: &Key, body: &mut Value) {
     }
 }
 
-/// A uid or a version in the request's metadata says which object it is meant for.
+/// A UID or version in the metadata of the request is a precondition.
 pub(super) fn preconditions(metadata: Option<&Value>, live: Option<&Value>) -> Result<(), Rejection> {
     for field in ["uid", "resourceVersion"] {
         let expected = metadata.and_then(|metadata| metadata.get(field)).filter(|value| !value.is_null());

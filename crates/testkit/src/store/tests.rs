@@ -1,4 +1,4 @@
-//! Tests of the store: what an API server does with objects.
+//! Tests of the object store.
 
 use openstack_operator_model::kind::{DEPLOYMENT, JOB, STATEFUL_SET};
 
@@ -30,7 +30,7 @@ fn owned_by(owner: &Value) -> Value {
 }
 
 #[test]
-fn an_apply_removes_what_it_wanted_before_and_keeps_what_others_want() {
+fn an_apply_removes_its_former_fields_and_keeps_those_of_others() {
     let mut store = Store::default();
     apply(&mut store, DEPLOYMENT, "x", &json!({ "spec": { "replicas": 1, "paused": true } })).unwrap();
     let user = body(DEPLOYMENT, "x", &json!({ "metadata": { "labels": { "theirs": "yes" } } }));
@@ -57,7 +57,7 @@ fn the_same_apply_again_changes_nothing() {
 }
 
 #[test]
-fn what_cannot_change_is_refused_and_stays() {
+fn changes_of_immutable_fields_are_rejected() {
     let mut store = Store::default();
     let cases = [
         (JOB, json!({ "spec": { "template": { "a": 1 } } }), json!({ "spec": { "template": { "a": 2 } } })),
@@ -86,7 +86,7 @@ fn what_cannot_change_is_refused_and_stays() {
 }
 
 #[test]
-fn a_changeable_config_map_may_change_and_has_no_generation() {
+fn a_mutable_config_map_can_change_and_has_no_generation() {
     let mut store = Store::default();
     apply(&mut store, CONFIG_MAP, "x", &json!({ "data": { "a": "1" } })).unwrap();
     let live = apply(&mut store, CONFIG_MAP, "x", &json!({ "data": { "b": "2" } })).unwrap();
@@ -103,7 +103,7 @@ fn texts_of_a_secret_are_stored_encoded() {
 }
 
 #[test]
-fn children_go_with_their_last_owner_and_theirs_with_them() {
+fn children_are_deleted_with_their_last_owner_recursively() {
     let mut store = Store::default();
     let owner = apply(&mut store, CLOUD, "owner", &json!({})).unwrap();
     let other = apply(&mut store, CLOUD, "other", &json!({})).unwrap();
@@ -130,7 +130,7 @@ fn children_go_with_their_last_owner_and_theirs_with_them() {
 }
 
 #[test]
-fn an_object_with_finalizers_goes_when_the_last_of_them_does() {
+fn an_object_is_deleted_with_its_last_finalizer() {
     let mut store = Store::default();
     let cloud = key(CLOUD, "x");
     let owner = apply(&mut store, CLOUD, "x", &json!({ "metadata": { "labels": { "a": "b" } } })).unwrap();
@@ -169,7 +169,7 @@ fn a_patch_for_another_version_or_another_object_is_a_conflict() {
 }
 
 #[test]
-fn a_body_that_is_another_object_is_refused() {
+fn a_body_of_another_object_is_rejected() {
     let mut store = Store::default();
     let other = body(JOB, "y", &json!({}));
     for target in [key(JOB, "x"), key(DEPLOYMENT, "y")] {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::GroupVersionKind;
-use openstack_operator_services::beyond_identity;
+use openstack_operator_services::fields_beyond_identity;
 use openstack_operator_smoke::Sandbox;
 use openstack_operator_smoke::wait::await_condition;
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ impl<'a> Cloud<'a> {
         object["metadata"]["namespace"] = json!(self.sandbox.namespace);
         object["spec"]["publicDomain"] = json!(self.hostname());
         object["spec"]["keystone"] = json!({ "publicHostname": self.hostname() });
-        for service in beyond_identity().filter(|_| !self.whole) {
+        for service in fields_beyond_identity().filter(|_| !self.whole) {
             object["spec"][service]["enabled"] = json!(false);
         }
         merge(&mut object["spec"], changes);

@@ -1,5 +1,5 @@
-//! What a service takes from its cloud, declared once: needs, rules of the definition, the fields that a cloud settles
-//! and the edges of the start-up graph all follow from it.
+//! Inputs that a service gets from its cloud, declared once. Needs, CEL rules, the fields that a cloud fills in and
+//! the startup order all follow from them.
 
 use openstack_operator_model::common::{
     ContainerSettings, Dependency, Exposure, NameReference, PodAdditions, PodSettings, Reference, Scheduling,
@@ -13,28 +13,28 @@ use crate::{keystone, mariadb, memcached, rabbitmq};
 
 pub(crate) mod rules;
 
-/// Settings that know what they take.
-pub trait Takes: Default {
-    /// Everything that is taken, with the settings that say from where.
-    fn takes(&mut self) -> Vec<Take<'_>>;
+/// Settings that declare their inputs.
+pub trait Inputs: Default {
+    /// All inputs, with the settings that hold them.
+    fn inputs(&mut self) -> Vec<Input<'_>>;
 
-    /// Settings that take all that such settings can take: what is declared in general is read from these.
+    /// Settings with all possible inputs, from which schemas and rules are derived.
     fn declaration() -> Self {
         Self::default()
     }
 }
 
-/// One thing that a service takes. Fields are paths below `spec`; those of list items contain `[]`.
-pub enum Take<'a> {
-    /// A way in from outside, as `<service>.<publicDomain>`.
+/// One input of a service. Fields are paths below `spec`; those of list items contain `[]`.
+pub enum Input<'a> {
+    /// Public access as `<service>.<publicDomain>`.
     Exposure(&'a mut Exposure),
-    /// Another name under which the service is reached from outside.
+    /// Another public host name of the service.
     Hostname {
         field: &'static str,
         host: &'static str,
         hostname: &'a mut Option<String>,
     },
-    /// The name of the cloud's region.
+    /// Region of the cloud.
     Region {
         field: &'static str,
         region: &'a mut Option<String>,
@@ -58,50 +58,50 @@ pub enum Take<'a> {
         link: Link,
         reference: &'a mut Option<NameReference>,
     },
-    /// Nodes for pods.
+    /// Scheduling of pods.
     Scheduling {
         field: &'static str,
         role: Role,
         scheduling: &'a mut Scheduling,
     },
-    /// Resources and image of a component. A cloud has them in one list for all its services.
+    /// Resources and image of a component. A cloud has one list of them for all services.
     Component {
         field: &'static str,
         settings: &'a mut ContainerSettings,
     },
-    /// A number of pods.
+    /// Number of pods.
     Replicas {
         scale: Scale,
         replicas: &'a mut Option<i32>,
     },
     StorageClass(&'a mut Option<String>),
-    /// Users for other services, which a cloud creates by itself.
+    /// Users for other services. In a cloud the operator creates them.
     Users(&'static str),
-    /// What the user adds to all pods of the cloud, and the order that the cloud knows by itself.
+    /// Additions of the user to all pods, and dependencies, which a cloud derives.
     Pods {
         depends_on: &'a mut Vec<Dependency>,
         additions: &'a mut PodAdditions,
     },
 }
 
-/// When a concern must be named.
+/// When an input is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needed {
     Always,
-    /// Where this holds, in CEL: `self` is the object, `item` an item of the list.
+    /// If this CEL expression is true: `self` is the object, `item` an item of the list.
     When(&'static str),
 }
 
-/// How a service depends on another.
+/// Dependency of a service on another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// It cannot be planned without what the other provides.
+    /// Planning requires the other service.
     Uses(Needed),
-    /// It uses what the other provides where the cloud has it.
+    /// Planning uses the other service if the cloud has it.
     UsesIfEnabled,
-    /// Some of its workloads start when the other is Ready.
+    /// Some workloads wait until the other service is Ready.
     WaitsFor,
-    /// Both of `Uses` and `WaitsFor`.
+    /// `Uses` and `WaitsFor`.
     UsesAndWaitsFor,
 }
 
@@ -114,7 +114,7 @@ impl Link {
         matches!(self, Self::WaitsFor | Self::UsesAndWaitsFor)
     }
 
-    /// Whether a cloud must have the other service, and when.
+    /// Whether the cloud must have the other service.
     pub(crate) fn needed(self) -> Option<Needed> {
         match self {
             Self::Uses(needed) => Some(needed),
@@ -124,10 +124,10 @@ impl Link {
     }
 }
 
-/// Stands for all components of a service.
+/// All components of a service.
 pub(crate) const ALL_COMPONENTS: &str = "all";
 
-/// What kind of node pods belong on.
+/// Role of the nodes for pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Control,
@@ -135,73 +135,73 @@ pub enum Role {
     Compute,
 }
 
-/// How a component survives the loss of a node.
+/// How a component tolerates the loss of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Members of a quorum: a majority of three is left.
+    /// Members of a quorum.
     Quorum,
-    /// Pods that share nothing: another one is left.
+    /// Pods without state.
     Stateless,
 }
 
-/// What all objects with pods take: nodes of a role, and what the user adds to pods.
-pub(crate) fn pods(settings: &mut PodSettings, role: Role) -> [Take<'_>; 3] {
+/// Inputs of all objects with pods.
+pub(crate) fn pods(settings: &mut PodSettings, role: Role) -> [Input<'_>; 3] {
     let PodSettings { container, scheduling, depends_on, additions } = settings;
     [
-        Take::Component { field: ALL_COMPONENTS, settings: container },
-        Take::Scheduling { field: "", role, scheduling },
-        Take::Pods { depends_on, additions },
+        Input::Component { field: ALL_COMPONENTS, settings: container },
+        Input::Scheduling { field: "", role, scheduling },
+        Input::Pods { depends_on, additions },
     ]
 }
 
-/// What the members of a quorum with volumes of their own take.
+/// Inputs of a cluster with a quorum and volumes.
 pub(crate) fn quorum<'a>(
     replicas: &'a mut Option<i32>,
     storage: &'a mut Storage,
     pods: &'a mut PodSettings,
-) -> Vec<Take<'a>> {
-    let mut takes = vec![
-        Take::Replicas { scale: Scale::Quorum, replicas },
-        Take::StorageClass(&mut storage.storage_class),
+) -> Vec<Input<'a>> {
+    let mut inputs = vec![
+        Input::Replicas { scale: Scale::Quorum, replicas },
+        Input::StorageClass(&mut storage.storage_class),
     ];
-    takes.extend(self::pods(pods, Role::Control));
-    takes
+    inputs.extend(self::pods(pods, Role::Control));
+    inputs
 }
 
-/// What settings need of others.
-pub(crate) fn needs<T: Takes + Clone>(settings: &T) -> Needs {
-    settings.clone().takes().into_iter().fold(Needs::default(), add_need)
+/// Needs that follow from the inputs of settings.
+pub(crate) fn needs<T: Inputs + Clone>(settings: &T) -> Needs {
+    settings.clone().inputs().into_iter().fold(Needs::default(), add_need)
 }
 
-fn add_need(needs: Needs, take: Take<'_>) -> Needs {
-    match take {
-        Take::Database { field, settings, .. } => database_needs(needs, field, settings),
-        Take::Messaging { field, settings, .. } => {
+fn add_need(needs: Needs, input: Input<'_>) -> Needs {
+    match input {
+        Input::Database { field, settings, .. } => database_needs(needs, field, settings),
+        Input::Messaging { field, settings, .. } => {
             let needs = needs.object(&cluster(field), rabbitmq::KIND, settings.cluster_ref.as_ref());
             needs.secret(&secret(field), name(settings.secret_ref.as_ref()), &LOGIN)
         }
-        Take::Cache(settings) => {
+        Input::Cache(settings) => {
             needs.object(&cluster("cache"), memcached::KIND, settings.cluster_ref.as_ref())
         }
-        Take::Identity(settings) => identity_needs(needs, settings),
-        Take::Service { field, kind, link, reference } => {
+        Input::Identity(settings) => identity_needs(needs, settings),
+        Input::Service { field, kind, link, reference } => {
             let reference = reference.as_ref();
             let needs = if link.uses() { needs.object(&cluster(field), kind, reference) } else { needs };
             if link.waits() { needs.later(kind, name(reference)) } else { needs }
         }
-        Take::Pods { depends_on, .. } => needs.after(depends_on),
-        Take::Exposure(_)
-        | Take::Hostname { .. }
-        | Take::Region { .. }
-        | Take::Scheduling { .. }
-        | Take::Component { .. }
-        | Take::Replicas { .. }
-        | Take::StorageClass(_)
-        | Take::Users(_) => needs,
+        Input::Pods { depends_on, .. } => needs.after(depends_on),
+        Input::Exposure(_)
+        | Input::Hostname { .. }
+        | Input::Region { .. }
+        | Input::Scheduling { .. }
+        | Input::Component { .. }
+        | Input::Replicas { .. }
+        | Input::StorageClass(_)
+        | Input::Users(_) => needs,
     }
 }
 
-/// Keys of a Secret with which somebody logs in.
+/// Keys of a Secret with a login.
 const LOGIN: [&str; 2] = ["username", "password"];
 /// Keys of a Secret with an application credential.
 const APPLICATION_CREDENTIAL: [&str; 2] = ["application_credential_id", "application_credential_secret"];
@@ -238,11 +238,11 @@ fn name(reference: Option<&NameReference>) -> Option<&str> {
     reference.map(|reference| reference.name.as_str())
 }
 
-/// Objects that must be Ready before workloads start that wait for them.
-pub(crate) fn waits<T: Takes + Clone>(settings: &T) -> Vec<Reference> {
+/// Objects that must be Ready before dependent workloads start.
+pub(crate) fn waits<T: Inputs + Clone>(settings: &T) -> Vec<Reference> {
     let mut settings = settings.clone();
-    let waits = settings.takes().into_iter().filter_map(|take| match take {
-        Take::Service { kind, link, reference, .. } if link.waits() => {
+    let waits = settings.inputs().into_iter().filter_map(|input| match input {
+        Input::Service { kind, link, reference, .. } if link.waits() => {
             Some(Reference::new(kind, reference.as_ref()?.name.clone()))
         }
         _ => None,

@@ -1,14 +1,14 @@
-//! Rules of a kind's definition that follow from what its objects take.
+//! CEL rules of a kind that follow from its inputs.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, ValidationRule,
 };
 
-use super::{Link, Needed, Take, Takes};
+use super::{Input, Inputs, Link, Needed};
 
-/// Adds to a definition the rules that follow from a declaration.
-pub(crate) fn add<T: Takes>(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
-    let rules: Vec<ValidationRule> = T::declaration().takes().iter().filter_map(rule).collect();
+/// Adds the rules that follow from the inputs to a definition.
+pub(crate) fn add<T: Inputs>(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    let rules: Vec<ValidationRule> = T::declaration().inputs().iter().filter_map(rule).collect();
     for version in &mut definition.spec.versions {
         let schema = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
         if let Some(schema) = schema {
@@ -18,47 +18,47 @@ pub(crate) fn add<T: Takes>(mut definition: CustomResourceDefinition) -> CustomR
     definition
 }
 
-fn rule(take: &Take<'_>) -> Option<ValidationRule> {
-    Some(match take {
-        Take::Exposure(_) => validation(
+fn rule(input: &Input<'_>) -> Option<ValidationRule> {
+    Some(match input {
+        Input::Exposure(_) => validation(
             "!has(self.spec.gatewayRef) || has(self.spec.publicHostname)".to_owned(),
-            "spec.gatewayRef needs spec.publicHostname, the name under which the API is reached".to_owned(),
+            "spec.gatewayRef requires spec.publicHostname, the public host name of the API".to_owned(),
         ),
-        Take::Database { field, needed, .. } => required(
+        Input::Database { field, needed, .. } => required(
             field,
             *needed,
             &["clusterRef", "host", "secretRef"],
             "name a MariaDB in clusterRef, an existing server in host, or a Secret with the host in secretRef",
         ),
-        Take::Messaging { field, needed, .. } => required(
+        Input::Messaging { field, needed, .. } => required(
             field,
             *needed,
             &["clusterRef", "hosts"],
             "name a RabbitMQ in clusterRef or existing servers in hosts",
         ),
-        Take::Identity(_) => required(
+        Input::Identity(_) => required(
             "keystone",
             Needed::Always,
             &["clusterRef", "authUrl"],
             "name a Keystone in clusterRef or an existing one in authUrl",
         ),
-        Take::Service { field, kind, link: Link::Uses(needed), .. } => {
+        Input::Service { field, kind, link: Link::Uses(needed), .. } => {
             required(field, *needed, &["clusterRef"], &format!("name {} in clusterRef", article(kind.kind)))
         }
-        Take::Service { field, kind, link: Link::UsesAndWaitsFor, .. } => {
+        Input::Service { field, kind, link: Link::UsesAndWaitsFor, .. } => {
             let remedy = format!("name {} in clusterRef", article(kind.kind));
             required(field, Needed::Always, &["clusterRef"], &remedy)
         }
-        Take::Service { link: Link::UsesIfEnabled | Link::WaitsFor, .. }
-        | Take::Hostname { .. }
-        | Take::Region { .. }
-        | Take::Cache(_)
-        | Take::Scheduling { .. }
-        | Take::Component { .. }
-        | Take::Replicas { .. }
-        | Take::StorageClass(_)
-        | Take::Users(_)
-        | Take::Pods { .. } => return None,
+        Input::Service { link: Link::UsesIfEnabled | Link::WaitsFor, .. }
+        | Input::Hostname { .. }
+        | Input::Region { .. }
+        | Input::Cache(_)
+        | Input::Scheduling { .. }
+        | Input::Component { .. }
+        | Input::Replicas { .. }
+        | Input::StorageClass(_)
+        | Input::Users(_)
+        | Input::Pods { .. } => return None,
     })
 }
 
@@ -67,14 +67,14 @@ fn article(kind: &str) -> String {
     format!("{} {kind}", if vowel { "an" } else { "a" })
 }
 
-/// A field with one of several ways to name where something is taken from.
+/// Requires one of several fields that name a provider.
 fn required(field: &str, needed: Needed, ways: &[&str], remedy: &str) -> ValidationRule {
     let (list, rest) = match field.split_once("[].") {
         Some((list, rest)) => (Some(list), format!("item.{rest}")),
         None => (None, format!("self.spec.{field}")),
     };
-    let named: Vec<String> = ways.iter().map(|way| format!("has({rest}.{way})")).collect();
-    let mut text = format!("has({rest}) && ({})", named.join(" || "));
+    let alternatives: Vec<String> = ways.iter().map(|way| format!("has({rest}.{way})")).collect();
+    let mut text = format!("has({rest}) && ({})", alternatives.join(" || "));
     if let Needed::When(condition) = needed {
         text = format!("!({condition}) || {text}");
     }
@@ -84,7 +84,7 @@ fn required(field: &str, needed: Needed, ways: &[&str], remedy: &str) -> Validat
     validation(text, format!("spec.{field} is incomplete: {remedy}"))
 }
 
-/// A rule in CEL and what the API server answers where it does not hold.
+/// A CEL rule with its message.
 pub(crate) fn validation(rule: String, message: String) -> ValidationRule {
     ValidationRule { rule, message: Some(message), ..ValidationRule::default() }
 }
