@@ -1,5 +1,7 @@
 //! All layers of tests, their results and their times.
 
+mod catalogue;
+mod layer;
 mod lifecycle;
 mod outcome;
 mod suite;
@@ -11,19 +13,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 
-use crate::cloud;
 use crate::cluster::{self, existing::Existing, settings::Settings};
 use crate::command::Log;
+use crate::conformance::DOCUMENT;
 use crate::directories::Directories;
+use crate::document::Document;
 use crate::golang::Program;
 use crate::graph::{Graph, Weight};
 use crate::images::{self, Builder};
 use crate::process;
 use crate::progress::{self, Progress};
 use crate::store::{self, Key};
+use catalogue::Destination;
+use layer::{Layer, UNIT};
 use outcome::{Outcome, run_tests};
 
 /// The number of nodes for tests: enough to lose one.
@@ -37,6 +42,12 @@ pub(crate) struct Arguments {
     /// Run only tests of a suite whose names contain this text.
     #[arg(long, value_name = "TEXT", requires = "only")]
     name: Option<String>,
+    /// Run only the proof of this service. Needs --only catalogue.
+    #[arg(long, value_name = "NAME", requires = "only")]
+    service: Option<String>,
+    /// Write the results of the proofs to docs/conformance.md. Needs --only catalogue.
+    #[arg(long, requires = "only")]
+    write: bool,
     #[command(flatten)]
     existing: Existing,
     /// Keep the cluster that the tests created.
@@ -47,76 +58,40 @@ pub(crate) struct Arguments {
     long: bool,
 }
 
-/// The layers, in the order of the table of results.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Layer {
-    /// Every file is formatted.
-    Format,
-    /// clippy reports nothing.
-    Lint,
-    /// deny.toml allows the licenses and sources of all dependencies.
-    Dependencies,
-    /// Tests that need only the source.
-    Unit,
-    /// A real API server accepts and rejects objects as the operator expects.
-    Apiserver,
-    /// The cluster and the images provide everything that the operator needs.
-    Smoke,
-    /// The operator creates a cloud that real clients use, and keeps it available through failures.
-    #[value(name = "e2e")]
-    EndToEnd,
-    /// `cluster up` completes a cluster after a kill, and `cluster down` restores the host.
-    Lifecycle,
-}
-
-impl Layer {
-    /// The name of the suite, for a layer that needs a cluster.
-    fn suite(self) -> Option<&'static str> {
-        matches!(self, Self::Apiserver | Self::Smoke | Self::EndToEnd).then(|| self.name())
-    }
-
-    /// The step that compiles or checks the source for the layer, and its arguments for cargo.
-    fn cargo(self) -> Option<(String, String)> {
-        if let Some(suite) = self.suite() {
-            return Some((format!("build {suite} tests"), format!("{} --no-run", suite::arguments(suite))));
-        }
-        let (step, arguments) = match self {
-            Self::Format => ("format", "fmt --all --check".to_owned()),
-            Self::Lint => ("lint", LINT.to_owned()),
-            Self::Unit => ("build unit tests", format!("{UNIT} --no-run")),
-            _ => return None,
-        };
-        Some((step.to_owned(), arguments))
-    }
-
-    /// The name of the layer on the command line and in the table of results.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Format => "format",
-            Self::Lint => "lint",
-            Self::Dependencies => "dependencies",
-            Self::Unit => "unit",
-            Self::Apiserver => "apiserver",
-            Self::Smoke => "smoke",
-            Self::EndToEnd => "e2e",
-            Self::Lifecycle => "lifecycle",
+impl Arguments {
+    fn layers(&self) -> Vec<Layer> {
+        let all = Layer::value_variants().iter().copied();
+        match self.only {
+            Some(only) => vec![only],
+            // e2e runs the proofs as well.
+            None => all.filter(|layer| *layer != Layer::Catalogue).collect(),
         }
     }
 
-    /// The images that the layer needs.
-    fn images(self, directories: &Directories, builder: &Builder) -> Result<Vec<String>> {
-        match self {
-            Self::Smoke => builder.all_names(),
-            Self::EndToEnd => cloud::images(directories, &cloud::samples(directories)?),
-            _ => Ok(Vec::new()),
+    /// Part of the names of the tests to run.
+    fn filter(&self) -> Option<String> {
+        match (self.only, &self.service) {
+            (Some(Layer::Catalogue), Some(service)) => Some(format!("{}{service}", catalogue::PREFIX)),
+            (Some(Layer::Catalogue), None) => Some(catalogue::PREFIX.to_owned()),
+            _ => self.name.clone(),
         }
+    }
+
+    fn destination(&self) -> Destination {
+        if self.write { Destination::Document } else { Destination::Terminal }
+    }
+
+    fn check(&self, directories: &Directories) -> Result<()> {
+        if (self.service.is_some() || self.write) && self.only != Some(Layer::Catalogue) {
+            bail!("--service and --write need --only catalogue");
+        }
+        if self.write {
+            Document::new(&directories.checkout, DOCUMENT).require_markers([catalogue::PART])?;
+        }
+        self.service.as_ref().map_or(Ok(()), |service| catalogue::require_proof(directories, service))
     }
 }
 
-/// A plain `cargo test` does not include the suites, so they are named.
-const LINT: &str = "clippy --workspace --lib --bins --tests --test apiserver --test smoke --test e2e -- \
-                    --deny warnings";
-const UNIT: &str = "test --workspace --no-fail-fast";
 /// The list of known vulnerabilities is in no package registry, so advisories are not checked.
 const DEPENDENCIES: &str = "deny check bans licenses sources";
 /// The version of the program that checks dependencies.
@@ -124,11 +99,11 @@ const CARGO_DENY: &str = "=0.20.2";
 
 pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<ExitCode> {
     let started = Instant::now();
+    arguments.check(directories)?;
     // Held to the end: another run would change the cluster under the tests. Runs that tests start are nested.
     let _lock = directories.lock()?;
     process::end_leftovers(directories)?;
-    let all = Layer::value_variants().iter().copied();
-    let layers: Vec<Layer> = all.filter(|layer| arguments.only.is_none_or(|only| only == *layer)).collect();
+    let layers = arguments.layers();
     let outcome = Outcome::default();
     let xtask = keep_program(directories)?;
     let existed = Settings::load(directories)?.is_some();
@@ -216,15 +191,36 @@ fn run_layers(
             if layer == Layer::Apiserver {
                 command.env("APISERVER_HELM", Program::Helm.directory(directories)?.join("helm"));
             }
-            command.arg("--").args(&arguments.name);
+            if layer == Layer::Catalogue {
+                let kubectl = suite::kubectl(directories, &arguments.existing)?;
+                command.envs(catalogue::existing_cloud(&kubectl)?.map(|cloud| ("E2E_CLOUD", cloud)));
+            }
+            command.arg("--").args(arguments.filter());
             if arguments.long {
                 command.arg("--include-ignored");
             }
-            run_tests(&mut command, log, outcome.start(suite))
+            run_tests(&mut command, log, outcome.start(layer.name()))
         });
         previous = Some(suite);
     }
-    graph.run(directories, &Progress::new())
+    graph.run(directories, &Progress::new())?;
+    if layers.iter().any(|layer| layer.has_clouds()) {
+        return report_checks(directories, arguments, &builder);
+    }
+    Ok(())
+}
+
+/// Prints the checks of e2e with their times, and the results of the proofs or the stale ones.
+fn report_checks(directories: &Directories, arguments: &Arguments, builder: &Builder) -> Result<()> {
+    let path = Log::path_of(directories, Layer::EndToEnd.name());
+    let log = fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
+    for check in suite::timed_checks(&log) {
+        progress::notify(&format!("  {check}"));
+    }
+    if arguments.only == Some(Layer::Catalogue) {
+        return catalogue::report(directories, builder, &log, arguments.destination());
+    }
+    catalogue::print_stale(directories, builder)
 }
 
 /// Adds the layers that need only the source, the builds of the suites, and a local cluster with the suites' images.
@@ -240,7 +236,7 @@ fn add_prerequisites<'a>(
     let mut prerequisites: Vec<Vec<String>> =
         layers.iter().map(|layer| layer.cargo().map(|(step, _)| step).into_iter().collect()).collect();
     // First of all, as in `up`.
-    let has_clouds = layers.contains(&Layer::EndToEnd);
+    let has_clouds = layers.iter().any(|layer| layer.has_clouds());
     let operator = has_clouds.then(|| builder.add_program(graph, "operator")).transpose()?;
     add_source_layers(graph, directories, layers, outcome);
     if let Some(settings) = settings {
@@ -251,7 +247,7 @@ fn add_prerequisites<'a>(
             Program::Helm.add_step(graph, directories);
             steps.push(Program::Helm.step());
         }
-        if *layer == Layer::EndToEnd {
+        if layer.has_clouds() {
             steps.extend(operator.clone());
         }
         if settings.is_some() {
@@ -346,13 +342,15 @@ fn cargo(directories: &Directories) -> Command {
 
 #[cfg(test)]
 mod tests {
+    use super::layer::LINT;
     use super::*;
     use crate::cluster::settings::HostBefore;
 
     #[test]
     fn every_suite_is_linted_built_and_run_by_its_name() {
-        let suites: Vec<&str> = Layer::value_variants().iter().filter_map(|layer| layer.suite()).collect();
-        assert_eq!(suites, ["apiserver", "smoke", "e2e"]);
+        let suites: BTreeSet<&str> =
+            Layer::value_variants().iter().filter_map(|layer| layer.suite()).collect();
+        assert_eq!(suites, BTreeSet::from(["apiserver", "smoke", "e2e"]));
         for suite in suites {
             assert!(LINT.contains(&format!("--test {suite} ")), "{LINT}");
         }
@@ -360,15 +358,18 @@ mod tests {
         assert_eq!(build.as_deref(), Some("build e2e tests: test --workspace --test e2e --no-run"));
         assert_eq!(suite::arguments("e2e"), "test --workspace --test e2e");
     }
+
     #[test]
     fn a_suite_waits_for_its_build_its_images_and_the_cluster_only() -> Result<()> {
         let cache = std::env::temp_dir().join(format!("xtask-test-{}", std::process::id()));
         let directories = Directories::find(Some(cache.clone()))?;
         let (builder, outcome) = (Builder::new(&directories), Outcome::default());
         let settings = Settings::largest(HostBefore::default());
-        let layers = Layer::value_variants();
+        let layers: Vec<Layer> =
+            Layer::value_variants().iter().copied().filter(|layer| *layer != Layer::Catalogue).collect();
         let mut graph = Graph::default();
-        let steps = add_prerequisites(&mut graph, &directories, layers, Some(&settings), &builder, &outcome)?;
+        let steps =
+            add_prerequisites(&mut graph, &directories, &layers, Some(&settings), &builder, &outcome)?;
         let of = |wanted: Layer| -> Vec<&str> {
             let found = layers.iter().zip(&steps).find(|(layer, _)| **layer == wanted);
             found.map_or_else(Vec::new, |(_, steps)| steps.iter().map(String::as_str).collect())

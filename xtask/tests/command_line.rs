@@ -32,7 +32,7 @@ fn a_number_of_nodes_out_of_range_is_rejected() -> Result<()> {
 #[test]
 fn a_bad_value_is_reported_with_a_remedy() -> Result<()> {
     let cache = temporary_path("values");
-    let cases: [(&[&str], &str); 13] = [
+    let cases: [(&[&str], &str); 15] = [
         (&["cluster", "power-off", "node7"], "create one with cargo xtask cluster up"),
         (&["cluster", "power-on", "node7"], "create one with cargo xtask cluster up"),
         (
@@ -50,6 +50,11 @@ fn a_bad_value_is_reported_with_a_remedy() -> Result<()> {
             &["up", "--context", "a", "--registry", "b", "--nodes", "2"],
             "omit --nodes and the address options",
         ),
+        (
+            &["test", "--only", "catalogue", "--service", "swift"],
+            "--service swift: no such proof; tests/e2e/proofs has glance, keystone",
+        ),
+        (&["test", "--only", "unit", "--write"], "--service and --write need --only catalogue"),
         (&["down", "--timeout", "0m"], "give a number of seconds, minutes or hours"),
         (&["down", "--timeout", "5m"], "--context <NAME>"),
         (&["launch", "a b"], "give a host name"),
