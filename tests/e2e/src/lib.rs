@@ -1,1 +1,4 @@
-//! Nothing of its own: the package is its test.
+//! The runner of the end-to-end checks, and the proofs that services bring.
+
+pub mod proofs;
+pub mod runner;

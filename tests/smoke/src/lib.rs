@@ -1,4 +1,4 @@
-//! What the smoke tests share: a namespace of their own, bounded waits, pod specifications and clients.
+//! Shared code of the suites: namespaces, waits with limits, pod specifications and clients.
 
 mod environment;
 mod exec;
@@ -12,4 +12,4 @@ pub mod wait;
 pub use environment::Environment;
 pub use exec::Output;
 pub use namespace::{PodSecurity, Sandbox, with_cluster_alone, with_namespace};
-pub use report::notice;
+pub use report::{notice, print_namespace};

@@ -1,4 +1,4 @@
-//! A namespace for one test: made for it alone, and removed whatever becomes of the test.
+//! A namespace for one test, deleted even if the test fails.
 
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -18,12 +18,12 @@ use tokio_rustls::rustls::crypto::ring;
 use crate::wait::{await_condition, await_deletion};
 use crate::{Environment, report};
 
-/// Marks every namespace of this suite, so that those of an aborted run can be found and deleted.
+/// Label of every namespace of this suite: namespaces of an aborted run can be found and deleted.
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "openstack-operator-smoke");
 const NAMESPACE_START: Duration = Duration::from_mins(1);
 const NAMESPACE_END: Duration = Duration::from_mins(3);
 
-/// Tests share the cluster; one that takes a node away has it alone.
+/// Tests share the cluster, except those that power off nodes.
 static CLUSTER: RwLock<()> = RwLock::const_new(());
 
 /// The Pod Security Standard that a namespace enforces.
@@ -33,12 +33,13 @@ pub enum PodSecurity {
     Privileged,
 }
 
-/// One test's namespace and the means to work in it.
+/// The namespace of one test and the clients to work in it.
+#[derive(Clone)]
 pub struct Sandbox {
     pub client: Client,
     pub environment: Environment,
     pub namespace: String,
-    /// The namespace as an object: owner of what a test must make elsewhere, which then goes with it.
+    /// The namespace as an object: it owns the test's objects in other namespaces, so they are deleted with it.
     pub root: Namespace,
 }
 
@@ -62,7 +63,7 @@ impl Sandbox {
         self.api().create(&PostParams::default(), object).await.with_context(failure)
     }
 
-    /// Runs a part of a test in a further namespace, beside the one that the test has.
+    /// Runs a part of a test in a second namespace.
     pub async fn with_second_namespace(
         &self,
         topic: &str,
@@ -77,7 +78,7 @@ impl Sandbox {
     }
 }
 
-/// Runs a test in a namespace of its own, beside other tests.
+/// Runs a test in its own namespace, in parallel to other tests.
 pub async fn with_namespace(
     topic: &str,
     security: PodSecurity,
@@ -87,7 +88,7 @@ pub async fn with_namespace(
     run(topic, security, test).await
 }
 
-/// Runs a test in a namespace of its own while no other test runs.
+/// Runs a test in its own namespace while no other test runs.
 pub async fn with_cluster_alone(
     topic: &str,
     security: PodSecurity,
@@ -103,13 +104,13 @@ async fn run(
     test: impl AsyncFnOnce(&Sandbox) -> Result<()>,
 ) -> Result<()> {
     let environment = Environment::read()?;
-    // A build of the whole workspace may link several providers, and then none is the default by itself.
-    // It is no error that an earlier test installed this one.
+    // A build of the whole workspace may link several providers, and then none is the default. An earlier test may have
+    // installed this one.
     let _ = ring::default_provider().install_default();
     let options = KubeConfigOptions { context: environment.context.clone(), ..KubeConfigOptions::default() };
     let config =
         Config::from_kubeconfig(&options).await.context("failed to read the file that KUBECONFIG names")?;
-    let client = Client::try_from(config).context("failed to make a client")?;
+    let client = Client::try_from(config).context("failed to create a client")?;
     let namespaces = Api::<Namespace>::all(client.clone());
     let root = namespaces
         .create(&PostParams::default(), &new_namespace(topic, security))
@@ -117,7 +118,7 @@ async fn run(
         .context("failed to create a namespace")?;
     let sandbox = Sandbox { client, environment, namespace: root.name_any(), root };
 
-    // The namespace must go even when an assertion fails, so a panic waits until that is done.
+    // A panic is resumed after the namespace is deleted.
     let outcome = AssertUnwindSafe(prepare_and_test(&sandbox, test)).catch_unwind().await;
     if !matches!(outcome, Ok(Ok(()))) {
         report::print_namespace(&sandbox).await;
@@ -130,7 +131,7 @@ async fn run(
 }
 
 async fn prepare_and_test(sandbox: &Sandbox, test: impl AsyncFnOnce(&Sandbox) -> Result<()>) -> Result<()> {
-    // No pod is admitted before the controller has made the account that pods run under.
+    // The API server admits no pod before its service account exists.
     await_condition(&sandbox.api::<ServiceAccount>(), "default", "to exist", NAMESPACE_START, |_| true)
         .await?;
     test(sandbox).await
@@ -153,7 +154,7 @@ fn new_namespace(topic: &str, security: PodSecurity) -> Namespace {
     let labels = [MANAGED_BY, ("pod-security.kubernetes.io/enforce", level)];
     Namespace {
         metadata: ObjectMeta {
-            // The API server completes the name, so that runs at the same time cannot meet.
+            // The API server completes the name, so concurrent runs do not collide.
             generate_name: Some(format!("smoke-{topic}-")),
             labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
             ..ObjectMeta::default()

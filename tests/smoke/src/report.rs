@@ -1,4 +1,4 @@
-//! What a person needs to see: the state of a failed test's namespace, and notices of what was left out.
+//! Reports for developers: the state of a failed test's namespace, and notices.
 
 use std::io::Write;
 
@@ -13,14 +13,14 @@ use crate::wait::pod_phase;
 const LOG_LINES: i64 = 20;
 const EVENTS: usize = 30;
 
-/// Says something that must be seen although the test passes, whose captured output nobody sees.
+/// Prints a line that the harness does not capture, so it is visible if the test passes.
 pub fn notice(text: &str) {
-    // There is nowhere left to report that standard error is closed.
+    // A closed standard error cannot be reported.
     let _ = writeln!(std::io::stderr(), "notice: {text}");
 }
 
 #[expect(clippy::print_stderr, reason = "the test harness captures it and shows it with the failed test")]
-pub(crate) async fn print_namespace(sandbox: &Sandbox) {
+pub async fn print_namespace(sandbox: &Sandbox) {
     eprintln!("state of namespace {}:", sandbox.namespace);
     match sandbox.api::<Pod>().list(&ListParams::default()).await {
         Ok(pods) => {
@@ -28,11 +28,11 @@ pub(crate) async fn print_namespace(sandbox: &Sandbox) {
                 eprintln!("{}", describe_pod(sandbox, &pod).await);
             }
         }
-        Err(error) => eprintln!("  pods are unknown: {error}"),
+        Err(error) => eprintln!("  failed to list pods: {error}"),
     }
     match sandbox.api::<Event>().list(&ListParams::default()).await {
         Ok(events) => eprintln!("  events:\n{}", describe_events(events.items)),
-        Err(error) => eprintln!("  events are unknown: {error}"),
+        Err(error) => eprintln!("  failed to list events: {error}"),
     }
 }
 
@@ -85,7 +85,7 @@ async fn last_log_lines(sandbox: &Sandbox, pod: &Pod, container: &str, run: Run)
         tail_lines: Some(LOG_LINES),
         ..LogParams::default()
     };
-    // A container that never started has no log; its state was told above.
+    // A container that never started has no log.
     let log = sandbox.api::<Pod>().logs(&pod.name_any(), &parameters).await.unwrap_or_default();
     log.lines().map(|line| format!("      | {line}")).collect()
 }

@@ -1,4 +1,4 @@
-//! A highly available cloud has as many pods of everything as it promises.
+//! A highly available cloud runs several pods of every workload.
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
@@ -11,19 +11,19 @@ use openstack_operator_smoke::Sandbox;
 
 const MANAGED: &str = "app.kubernetes.io/managed-by=openstack-operator";
 const KIND: &str = "openstack.k8s.io/kind";
-/// Members of a quorum, each on a node of its own.
+/// Members of a quorum, each on its own node.
 const QUORUM: i32 = 3;
-/// Pods of everything else.
+/// Pods of every other workload.
 const STATELESS: i32 = 2;
 
-/// A quorum that is to survive the loss of a node needs a node for each of its members.
+/// A quorum survives the loss of a node only if each member runs on another node.
 pub(crate) async fn has_enough_nodes(sandbox: &Sandbox) -> Result<()> {
     let nodes = Api::<Node>::all(sandbox.client.clone()).list(&ListParams::default()).await?.items.len();
     ensure!(nodes >= usize::try_from(QUORUM)?, "the cluster has only {nodes} nodes");
     Ok(())
 }
 
-pub(crate) async fn has_pods_to_spare(sandbox: &Sandbox) -> Result<()> {
+pub(crate) async fn has_redundant_pods(sandbox: &Sandbox) -> Result<()> {
     let managed = ListParams::default().labels(MANAGED);
     let deployments = sandbox.api::<Deployment>().list(&managed).await?.items;
     ensure!(!deployments.is_empty(), "there are no Deployments");
@@ -43,7 +43,7 @@ pub(crate) async fn has_pods_to_spare(sandbox: &Sandbox) -> Result<()> {
     Ok(())
 }
 
-/// Databases, message queues and caches have members; everything else has pods that are all alike.
+/// Databases, message queues and caches form clusters; other workloads are stateless.
 fn is_infrastructure(set: &StatefulSet) -> Result<bool> {
     let kind = set.labels().get(KIND).with_context(|| format!("{} has no kind", set.name_any()))?;
     let mut parts = PARTS.iter();
@@ -52,6 +52,6 @@ fn is_infrastructure(set: &StatefulSet) -> Result<bool> {
 
 fn has<K: Resource<DynamicType = ()>>(workload: &K, ready: i32, wanted: i32) -> Result<()> {
     let kind = K::kind(&());
-    ensure!(ready == wanted, "{kind} {} has {ready} ready pods and not {wanted}", workload.name_any());
+    ensure!(ready == wanted, "{kind} {} has {ready} ready pods, not {wanted}", workload.name_any());
     Ok(())
 }

@@ -1,11 +1,10 @@
-//! Changes do what their plan said: only what must roll, rolls.
+//! A change does what its plan announces, and only the announced workloads restart.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use openstack_operator_smoke::Sandbox;
 use openstack_operator_smoke::wait::eventually;
 use serde_json::{Value, json};
 
@@ -14,13 +13,9 @@ use crate::operator::Operator;
 
 const CHANGE: Duration = Duration::from_mins(5);
 
-pub(crate) async fn changes_as_planned(
-    sandbox: &Sandbox,
-    operator: &Operator,
-    cloud: &Cloud<'_>,
-) -> Result<()> {
+pub(crate) async fn changes_as_planned(operator: &Operator, cloud: &Cloud) -> Result<()> {
     let keystone = cloud.part("keystone");
-    let plan = Planner { operator, cloud, file: file(sandbox) };
+    let plan = Planner { operator, cloud, file: file(cloud) };
 
     let mut wanted = json!({ "keystone": { "replicas": 2 } });
     let text = plan.announces(&wanted).await?;
@@ -29,7 +24,7 @@ pub(crate) async fn changes_as_planned(
     change(cloud, &wanted).await?;
     let after = cloud.pods().await?;
     ensure!(kept(&before, &after) == before.len(), "a pod was replaced to add one: {before:?} {after:?}");
-    ensure!(after.len() == before.len() + 1, "there is not one pod more: {after:?}");
+    ensure!(after.len() == before.len() + 1, "the change did not add exactly one pod: {after:?}");
 
     wanted["keystone"]["extraConfig"] =
         json!({ "keystone.conf": { "DEFAULT": { "insecure_debug": "true" } } });
@@ -39,9 +34,9 @@ pub(crate) async fn changes_as_planned(
     restarts_only(&text, &keystone)?;
     rolls_only(cloud, &wanted, &keystone).await?;
 
-    // Another name of the same image is another image to everybody but its author.
-    let reference = sandbox.image("keystone")?;
-    let tag = reference.rsplit_once(':').context("an image without a tag")?.1;
+    // The operator compares references, so another tag of the same image is another image.
+    let reference = cloud.sandbox.image("keystone")?;
+    let tag = reference.rsplit_once(':').context("the image has no tag")?.1;
     wanted["components"] = json!([{ "service": "keystone", "image": { "tag": tag } }]);
     let text = plan.announces(&wanted).await?;
     for task in ["db-expand", "db-migrate", "db-contract"] {
@@ -51,26 +46,26 @@ pub(crate) async fn changes_as_planned(
     rolls_only(cloud, &wanted, &keystone).await?;
     let object = cloud.keystones().get(&keystone).await?;
     let installed = object.data["status"]["installed"].as_str().unwrap_or_default();
-    ensure!(installed.ends_with(tag), "the image in place is {installed}");
+    ensure!(installed.ends_with(tag), "the installed image is {installed}");
 
-    // Tasks that are done are removed right after the cloud is Ready.
-    eventually("nothing to be left to do", CHANGE, async || plan.is_quiet(&wanted).await).await
+    // The operator deletes finished tasks after the cloud is Ready.
+    eventually("the plan to be empty", CHANGE, async || plan.is_empty(&wanted).await).await
 }
 
-/// Where the manifest to be planned is written.
-fn file(sandbox: &Sandbox) -> PathBuf {
-    std::env::temp_dir().join(format!("{}.json", sandbox.namespace))
+/// The file of the manifest to plan.
+fn file(cloud: &Cloud) -> PathBuf {
+    std::env::temp_dir().join(format!("{}.json", cloud.namespace))
 }
 
 struct Planner<'a> {
     operator: &'a Operator,
-    cloud: &'a Cloud<'a>,
+    cloud: &'a Cloud,
     file: PathBuf,
 }
 
 impl Planner<'_> {
     async fn plan(&self, changes: &Value) -> Result<(i32, String)> {
-        // YAML reads JSON too.
+        // JSON is YAML.
         std::fs::write(&self.file, self.cloud.manifest(changes)?.to_string())?;
         let registry = std::env::var("E2E_IMAGES_REGISTRY")?;
         let file = self.file.display().to_string();
@@ -86,8 +81,7 @@ impl Planner<'_> {
         Ok(text)
     }
 
-    /// After a change has been made, there is nothing left to do.
-    async fn is_quiet(&self, changes: &Value) -> Result<()> {
+    async fn is_empty(&self, changes: &Value) -> Result<()> {
         let (code, text) = self.plan(changes).await?;
         ensure!(code == 0, "a plan without changes ended with {code}: {text}");
         Ok(())
@@ -97,20 +91,19 @@ impl Planner<'_> {
 fn restarts_only(plan: &str, workload: &str) -> Result<()> {
     let line =
         plan.lines().find(|line| line.starts_with("Restarts:")).context("the plan announces no restart")?;
-    ensure!(line.contains(workload), "the plan does not announce that {workload} restarts: {line}");
-    ensure!(
-        line.matches("Deployment").count() + line.matches("StatefulSet").count() == 1,
-        "more restarts: {line}"
-    );
+    ensure!(line.contains(workload), "the plan does not announce a restart of {workload}: {line}");
+    let kinds = ["Deployment", "StatefulSet", "DaemonSet"];
+    let restarts: usize = kinds.iter().map(|kind| line.matches(kind).count()).sum();
+    ensure!(restarts == 1, "the plan announces other restarts too: {line}");
     Ok(())
 }
 
-async fn change(cloud: &Cloud<'_>, wanted: &Value) -> Result<()> {
+async fn change(cloud: &Cloud, wanted: &Value) -> Result<()> {
     cloud.apply(wanted).await?;
     cloud.ready(CHANGE).await
 }
 
-async fn rolls_only(cloud: &Cloud<'_>, wanted: &Value, workload: &str) -> Result<()> {
+async fn rolls_only(cloud: &Cloud, wanted: &Value, workload: &str) -> Result<()> {
     let before = cloud.pods().await?;
     change(cloud, wanted).await?;
     let after = cloud.pods().await?;
@@ -119,13 +112,13 @@ async fn rolls_only(cloud: &Cloud<'_>, wanted: &Value, workload: &str) -> Result
         ensure!(
             same != name.starts_with(workload),
             "pod {name} was {}",
-            if same { "kept" } else { "replaced" }
+            if same { "not replaced" } else { "replaced without a reason" }
         );
     }
     Ok(())
 }
 
-/// How many pods are the same.
+/// Number of pods that are the same.
 fn kept(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> usize {
     before.iter().filter(|(name, uid)| after.get(*name) == Some(*uid)).count()
 }

@@ -1,38 +1,50 @@
-//! A user of the cloud: the command-line client in a pod, with the clouds.yaml that the operator writes.
+//! A user of the cloud: a pod with the command-line client and the clouds.yaml that the operator writes.
 
-use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::{EnvVar, ImageVolumeSource, Volume, VolumeMount};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, ConfigMapVolumeSource, EnvVar, ImageVolumeSource, Volume, VolumeMount,
+};
+use openstack_operator_e2e::proofs::proofs;
 use openstack_operator_smoke::Sandbox;
-use openstack_operator_smoke::pod::{at_home, container};
+use openstack_operator_smoke::pod::{at_home, container, metadata};
 use serde_json::Value;
 
 use crate::cloud::Cloud;
 use crate::operator::Operator;
 
 const POD: &str = "client";
-/// Volume with the disk of a guest, and its path.
+/// Volume with the disk of a guest.
 const GUEST: &str = "guest";
+/// Volume with the proofs.
+const PROOFS: &str = "proofs";
 
-pub(crate) struct Client<'a> {
-    sandbox: &'a Sandbox,
-    operator: &'a Operator,
-    cloud: &'a Cloud<'a>,
+#[derive(Clone)]
+pub(crate) struct Client {
+    sandbox: Arc<Sandbox>,
+    operator: Operator,
+    cloud: Cloud,
 }
 
-impl<'a> Client<'a> {
-    pub(crate) async fn start(
-        sandbox: &'a Sandbox,
-        operator: &'a Operator,
-        cloud: &'a Cloud<'a>,
-        guest: Option<String>,
-    ) -> Result<Self> {
+impl Client {
+    pub(crate) fn new(operator: &Operator, cloud: &Cloud) -> Self {
+        Self { sandbox: Arc::clone(&cloud.sandbox), operator: operator.clone(), cloud: cloud.clone() }
+    }
+
+    /// Starts the pod and logs in.
+    pub(crate) async fn start(&self) -> Result<()> {
+        let sandbox = &self.sandbox;
+        let programs = proofs()?.into_iter().map(|proof| (format!("{}.py", proof.service), proof.program));
+        let data = Some(programs.collect());
+        sandbox.create(&ConfigMap { metadata: metadata(PROOFS), data, ..ConfigMap::default() }).await?;
         let mut main = container(POD, sandbox.image("client")?, &["sleep", "infinity"]);
         let mount = |name: &str| VolumeMount {
             name: name.to_owned(),
             mount_path: format!("/{name}"),
             ..VolumeMount::default()
         };
-        main.volume_mounts = guest.is_some().then(|| vec![mount(GUEST)]);
+        main.volume_mounts = Some([GUEST, PROOFS].map(mount).into());
         let variable = |name: &str, value: &str| EnvVar {
             name: name.to_owned(),
             value: Some(value.to_owned()),
@@ -40,32 +52,24 @@ impl<'a> Client<'a> {
         };
         main.env = Some(vec![
             variable("OS_CLIENT_CONFIG_FILE", "/tmp/clouds.yaml"),
-            variable("OS_CLOUD", cloud.name),
+            variable("OS_CLOUD", &self.cloud.name),
         ]);
         let mut spec = at_home(main);
-        spec.volumes.get_or_insert_default().extend(guest.map(|reference| Volume {
-            name: GUEST.to_owned(),
-            image: Some(ImageVolumeSource { reference: Some(reference), ..ImageVolumeSource::default() }),
-            ..Volume::default()
-        }));
+        let reference = std::env::var("E2E_GUEST_IMAGE").context("E2E_GUEST_IMAGE is not set")?;
+        let guest = ImageVolumeSource { reference: Some(reference), ..ImageVolumeSource::default() };
+        let programs = ConfigMapVolumeSource { name: PROOFS.to_owned(), ..ConfigMapVolumeSource::default() };
+        spec.volumes.get_or_insert_default().extend([
+            Volume { name: GUEST.to_owned(), image: Some(guest), ..Volume::default() },
+            Volume { name: PROOFS.to_owned(), config_map: Some(programs), ..Volume::default() },
+        ]);
         sandbox.start(POD, spec).await?;
-        let client = Self { sandbox, operator, cloud };
-        client.log_in().await?;
-        Ok(client)
+        self.log_in().await
     }
 
-    /// Fetches the administrator's password anew.
+    /// Fetches the administrator's current password.
     pub(crate) async fn log_in(&self) -> Result<()> {
-        let arguments = [
-            "login",
-            self.cloud.name,
-            "--namespace",
-            &self.sandbox.namespace,
-            "--output",
-            "-",
-            "--cloud",
-            self.cloud.name,
-        ];
+        let Cloud { name, namespace, .. } = &self.cloud;
+        let arguments = ["login", name, "--namespace", namespace, "--output", "-", "--cloud", name];
         let clouds = self.operator.succeeds(&arguments).await?;
         let script = format!("cat >/tmp/clouds.yaml <<'END'\n{clouds}\nEND\n");
         self.shell(&script).await.map(drop)
@@ -75,31 +79,28 @@ impl<'a> Client<'a> {
         self.sandbox.shell(POD, POD, script).await
     }
 
-    /// What an address answers, asked from inside the cluster.
-    pub(crate) async fn fetch(&self, url: &str) -> Result<String> {
-        let program = format!(
-            "import urllib.request; print(urllib.request.urlopen({url:?}, timeout=10).read().decode())"
-        );
-        self.shell(&format!("python3 -c {program:?}", program = program.replace('"', "'"))).await
+    /// Runs a Python program with these arguments and returns its output.
+    pub(crate) async fn python(&self, program: &str, arguments: &[&str]) -> Result<String> {
+        let arguments = arguments.join(" ");
+        self.shell(&format!("python3 - {arguments} <<'END'\n{program}\nEND\n")).await
     }
 
-    /// Runs the client and reads its answer.
+    /// Gets a URL from inside the cluster.
+    pub(crate) async fn fetch(&self, url: &str) -> Result<String> {
+        let program = "import sys, urllib.request\n\
+                       print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())";
+        self.python(program, &[&format!("'{url}'")]).await
+    }
+
+    /// Runs the command-line client and parses its output.
     pub(crate) async fn openstack(&self, command: &str) -> Result<Value> {
         let text = self.shell(&format!("openstack {command} -f json")).await?;
-        serde_json::from_str(&text).with_context(|| format!("openstack {command} answered {text}"))
+        serde_json::from_str(&text).with_context(|| format!("openstack {command} printed {text}"))
     }
 
-    /// A token, the catalog and the users, through the Gateway.
-    pub(crate) async fn uses_the_cloud(&self) -> Result<()> {
-        let token = self.openstack("token issue").await?;
-        ensure!(token["id"].is_string(), "no token: {token}");
-        let catalog = self.openstack("catalog list").await?;
-        let text = catalog.to_string();
-        ensure!(text.contains(&self.cloud.hostname()), "the catalog has no public address: {text}");
-        let users = self.openstack("user list").await?;
-        ensure!(users.to_string().contains("\"admin\""), "no administrator: {users}");
-        let projects = self.openstack("project list").await?;
-        ensure!(projects.to_string().contains("\"service\""), "no project for services: {projects}");
-        Ok(())
+    /// Runs a service's proof.
+    pub(crate) async fn proves(&self, service: &str) -> Result<()> {
+        let program = format!("python3 /{PROOFS}/{service}.py");
+        self.shell(&program).await.with_context(|| format!("the proof of {service} failed")).map(drop)
     }
 }

@@ -1,4 +1,4 @@
-//! A cloud that is deleted goes, with all that was made for it, and leaves what its policy says.
+//! Deletion of a cloud removes its objects and keeps the volumes that its policy retains.
 
 use std::time::Duration;
 
@@ -14,17 +14,19 @@ use serde_json::json;
 
 use crate::cloud::Cloud;
 
-const END: Duration = Duration::from_mins(4);
-/// Volumes that stay: of the database and the bus, and of a whole cloud also of the images and the networks' databases.
+/// How long deletion may take on a loaded machine.
+const END: Duration = Duration::from_mins(10);
+/// Retained volumes: MariaDB and RabbitMQ; in whole clouds also Glance and both OVN databases.
 pub(crate) const IDENTITY_VOLUMES: usize = 2;
 pub(crate) const WITHOUT_OVN_VOLUMES: usize = 3;
 pub(crate) const WHOLE_VOLUMES: usize = 5;
-/// Three each of the database, the bus and both of the networks' databases, and the one of the images.
+/// Three each of MariaDB, RabbitMQ and both OVN databases, and one of Glance.
 pub(crate) const AVAILABLE_VOLUMES: usize = 13;
 const MANAGED: &str = "app.kubernetes.io/managed-by=openstack-operator";
 
-/// Takes Keystone away in a way that the operator does not mend.
-pub(crate) async fn loses_keystone(sandbox: &Sandbox, cloud: &Cloud<'_>) -> Result<()> {
+/// Deletes the pods of Keystone so that the operator does not restore them.
+pub(crate) async fn loses_keystone(cloud: &Cloud) -> Result<()> {
+    let sandbox = &cloud.sandbox;
     let keystone = cloud.part("keystone");
     let pause = json!({ "metadata": { "annotations": { "openstack.k8s.io/pause": "true" } } });
     cloud.keystones().patch(&keystone, &PatchParams::default(), &Patch::Merge(&pause)).await?;
@@ -36,13 +38,10 @@ pub(crate) async fn loses_keystone(sandbox: &Sandbox, cloud: &Cloud<'_>) -> Resu
     await_deletion(&deployment, &keystone, uid.as_deref(), END).await
 }
 
-pub(crate) async fn goes(sandbox: &Sandbox, cloud: &Cloud<'_>, volumes_kept: usize) -> Result<()> {
-    let object = cloud.control_planes().get(cloud.name).await?;
-    cloud.control_planes().delete(cloud.name, &DeleteParams::default()).await?;
-    await_deletion(&cloud.control_planes(), cloud.name, object.metadata.uid.as_deref(), END)
-        .await
-        .context("a finalizer hangs")?;
-    eventually("everything to be gone", END, async || {
+pub(crate) async fn deletes(cloud: &Cloud, retained_volumes: usize) -> Result<()> {
+    let sandbox = &cloud.sandbox;
+    delete_control_plane(cloud).await?;
+    eventually("all objects to be deleted", END, async || {
         is_empty::<Deployment>(sandbox).await?;
         is_empty::<StatefulSet>(sandbox).await?;
         is_empty::<DaemonSet>(sandbox).await?;
@@ -51,14 +50,22 @@ pub(crate) async fn goes(sandbox: &Sandbox, cloud: &Cloud<'_>, volumes_kept: usi
         is_empty::<ConfigMap>(sandbox).await?;
         let secrets = sandbox.api::<Secret>().list(&ListParams::default().labels(MANAGED)).await?;
         let left: Vec<_> = secrets.items.into_iter().filter_map(|secret| secret.metadata.name).collect();
-        // Keys of data that stays must stay too.
+        // Retained data is useless without its keys.
         ensure!(left.iter().all(|name| name.ends_with("-credential")), "Secrets are left: {left:?}");
         Ok(())
     })
     .await?;
     let volumes = sandbox.api::<PersistentVolumeClaim>().list(&ListParams::default()).await?;
-    ensure!(volumes.items.len() == volumes_kept, "{volumes_kept} volumes should stay: {:?}", volumes.items);
+    ensure!(volumes.items.len() == retained_volumes, "not {retained_volumes} volumes: {:?}", volumes.items);
     Ok(())
+}
+
+/// Deletes the control plane, if there is one, and waits for its finalizer.
+pub(crate) async fn delete_control_plane(cloud: &Cloud) -> Result<()> {
+    let (api, name) = (cloud.control_planes(), &cloud.name);
+    let Some(object) = api.get_opt(name).await? else { return Ok(()) };
+    api.delete(name, &DeleteParams::default()).await?;
+    await_deletion(&api, name, object.metadata.uid.as_deref(), END).await.context("the finalizer hangs")
 }
 
 async fn is_empty<K>(sandbox: &Sandbox) -> Result<()>

@@ -1,137 +1,133 @@
-//! What is deleted or damaged comes back by itself, and nothing else changes.
+//! The operator restores deleted and damaged objects, and nothing else restarts.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
-use k8s_openapi::serde::de::DeserializeOwned;
+use k8s_openapi::serde::{Serialize, de::DeserializeOwned};
 use kube::api::{Api, DeleteParams, ListParams};
-use kube::runtime::wait::{Condition, conditions::is_deployment_completed};
 use kube::{Resource, ResourceExt};
 use openstack_operator_smoke::Sandbox;
 use openstack_operator_smoke::wait::{await_condition, eventually};
 
 use crate::client::Client;
-use crate::cloud::{Cloud, is_ready};
+use crate::cloud::Cloud;
+use crate::operator;
 
 const RETURN: Duration = Duration::from_mins(5);
-const OPERATOR: &str = "openstack-operator";
 
-pub(crate) async fn heals(sandbox: &Sandbox, cloud: &Cloud<'_>, client: &Client<'_>) -> Result<()> {
-    let keystone = cloud.part("keystone");
-    let deployments = sandbox.api::<Deployment>();
-    for pod in ["mariadb-0", "rabbitmq-0", "memcached-0"] {
-        let before = cloud.pods().await?;
-        delete::<Pod>(sandbox, &cloud.part(pod)).await?;
-        settles(cloud, &deployments).await?;
-        changed(&before, &cloud.pods().await?, &[&cloud.part(pod)])?;
-    }
+type Pods = BTreeMap<String, String>;
 
+/// The database, the message bus and the cache return together after all of them are lost.
+pub(crate) async fn recreates_infrastructure_pods(cloud: &Cloud) -> Result<()> {
     let before = cloud.pods().await?;
-    let file = find_file(sandbox, &format!("{keystone}-keystone-conf-")).await?;
-    delete::<ConfigMap>(sandbox, &file).await?;
-    settles(cloud, &deployments).await?;
-    changed(&before, &cloud.pods().await?, &[])?;
-
-    // The new password must reach the database and the pods.
-    delete::<Secret>(sandbox, &cloud.part("keystone-database")).await?;
-    replaced(cloud, &before, &keystone).await?;
-    settles(cloud, &deployments).await?;
-    changed(&before, &cloud.pods().await?, &[&keystone])?;
-    eventually("Keystone to answer", RETURN, async || client.uses_the_cloud().await).await?;
-
-    // The new password must reach Keystone.
-    let before = cloud.pods().await?;
-    delete::<Secret>(sandbox, &cloud.part("keystone-admin")).await?;
-    eventually("the new password to work", RETURN, async || {
-        client.log_in().await?;
-        client.uses_the_cloud().await
-    })
-    .await?;
-    settles(cloud, &deployments).await?;
-    changed(&before, &cloud.pods().await?, &[])?;
-
-    // The new password must reach the server itself.
-    delete::<Secret>(sandbox, &cloud.part("mariadb-root")).await?;
-    replaced(cloud, &before, &cloud.part("mariadb-0")).await?;
-    settles(cloud, &deployments).await?;
-
-    drifts(sandbox, cloud, client).await?;
-    operator_returns(sandbox, cloud, &deployments).await
+    let pods = ["mariadb-0", "rabbitmq-0", "memcached-0"].map(|pod| cloud.part(pod));
+    try_join_all(pods.iter().map(|pod| recreated::<Pod>(&cloud.sandbox, pod))).await?;
+    cloud.settles().await?;
+    replaces_only(&before, &cloud.pods().await?, &pods)
 }
 
-/// What no watch can see is found by looking.
-async fn drifts(sandbox: &Sandbox, cloud: &Cloud<'_>, client: &Client<'_>) -> Result<()> {
+pub(crate) async fn recreates_configuration(cloud: &Cloud) -> Result<()> {
     let before = cloud.pods().await?;
-    let count = "endpoint list --service identity --interface internal";
-    let endpoints = client.openstack(count).await?;
-    let id = endpoints[0]["ID"].as_str().context("no internal endpoint")?.to_owned();
-    client.shell(&format!("openstack endpoint delete {id}")).await?;
-    eventually("the endpoint to come back", RETURN, async || {
-        let found = client.openstack(count).await?;
-        ensure!(
-            found.as_array().is_some_and(|list| list.len() == 1 && list[0]["ID"] != id.as_str()),
-            "{found}"
-        );
-        Ok(())
+    let file = find_file(cloud, &format!("{}-keystone-conf-", cloud.part("keystone"))).await?;
+    recreated::<ConfigMap>(&cloud.sandbox, &file).await?;
+    cloud.settles().await?;
+    replaces_only(&before, &cloud.pods().await?, &[])
+}
+
+/// New passwords reach the servers that check them and the pods that use them.
+pub(crate) async fn regenerates_passwords(cloud: &Cloud, client: &Client) -> Result<()> {
+    let (sandbox, keystone) = (&cloud.sandbox, cloud.part("keystone"));
+    let before = cloud.pods().await?;
+    recreated::<Secret>(sandbox, &cloud.part("keystone-database")).await?;
+    replaced(cloud, &before, &keystone).await?;
+    cloud.settles().await?;
+    replaces_only(&before, &cloud.pods().await?, std::slice::from_ref(&keystone))?;
+    eventually("Keystone to serve", RETURN, async || client.proves("keystone").await).await?;
+
+    let before = cloud.pods().await?;
+    recreated::<Secret>(sandbox, &cloud.part("keystone-admin")).await?;
+    eventually("the new password of the administrator to work", RETURN, async || {
+        client.log_in().await?;
+        client.proves("keystone").await
     })
     .await?;
+    cloud.settles().await?;
+    replaces_only(&before, &cloud.pods().await?, &[])?;
 
-    let server = cloud.part("mariadb-0");
+    recreated::<Secret>(sandbox, &cloud.part("mariadb-root")).await?;
+    replaced(cloud, &before, &cloud.part("mariadb-0")).await?;
+    cloud.settles().await
+}
+
+/// No watch reports changes in Keystone and MariaDB: the operator finds them when it checks for drift.
+pub(crate) async fn corrects_drift(cloud: &Cloud, client: &Client) -> Result<()> {
+    let before = cloud.pods().await?;
+    let list = "endpoint list --service identity --interface internal";
+    let endpoints = client.openstack(list).await?;
+    let id = endpoints[0]["ID"].as_str().context("there is no internal endpoint")?.to_owned();
     let sql =
         |statement: &str| format!("mariadb --defaults-file=/etc/openstack/mariadb.cnf -N -e \"{statement}\"");
+    let (sandbox, server) = (&cloud.sandbox, cloud.part("mariadb-0"));
+    client.shell(&format!("openstack endpoint delete {id}")).await?;
     sandbox.shell(&server, "mariadb", &sql("DROP USER keystone")).await?;
-    eventually("the database user to come back", RETURN, async || {
-        let found = sandbox
-            .shell(&server, "mariadb", &sql("SELECT COUNT(*) FROM mysql.user WHERE User = 'keystone'"))
-            .await?;
-        ensure!(found.trim() == "1", "there are {} such users", found.trim());
+    eventually("the database user to be recreated", RETURN, async || {
+        let count = sql("SELECT COUNT(*) FROM mysql.user WHERE User = 'keystone'");
+        let count = sandbox.shell(&server, "mariadb", &count).await?;
+        ensure!(count.trim() == "1", "{} users have the name", count.trim());
         Ok(())
     })
     .await?;
-    eventually("Keystone to answer", RETURN, async || client.uses_the_cloud().await).await?;
-    changed(&before, &cloud.pods().await?, &[])
+    eventually("the endpoint to be recreated", RETURN, async || {
+        let found = client.openstack(list).await?;
+        let is_new = found.as_array().is_some_and(|list| list.len() == 1 && list[0]["ID"] != id.as_str());
+        ensure!(is_new, "{found}");
+        Ok(())
+    })
+    .await?;
+    eventually("Keystone to serve", RETURN, async || client.proves("keystone").await).await?;
+    replaces_only(&before, &cloud.pods().await?, &[])
 }
 
-/// The operator itself may go: another pod takes over, and heals as the one before.
-async fn operator_returns(sandbox: &Sandbox, cloud: &Cloud<'_>, deployments: &Api<Deployment>) -> Result<()> {
+/// A new pod of the operator takes over and restores what was deleted meanwhile.
+pub(crate) async fn heals_after_the_operator_restarts(cloud: &Cloud) -> Result<()> {
     let before = cloud.pods().await?;
-    let pods = Api::<Pod>::namespaced(sandbox.client.clone(), OPERATOR);
+    let pods = Api::<Pod>::namespaced(cloud.sandbox.client.clone(), operator::NAME);
     for pod in pods.list(&ListParams::default()).await? {
         pods.delete(&pod.name_any(), &DeleteParams::default()).await?;
     }
-    let file = find_file(sandbox, &format!("{}-uwsgi-ini-", cloud.part("keystone"))).await?;
-    delete::<ConfigMap>(sandbox, &file).await?;
-    settles(cloud, deployments).await?;
-    changed(&before, &cloud.pods().await?, &[])
+    let file = find_file(cloud, &format!("{}-uwsgi-ini-", cloud.part("keystone"))).await?;
+    recreated::<ConfigMap>(&cloud.sandbox, &file).await?;
+    cloud.settles().await?;
+    replaces_only(&before, &cloud.pods().await?, &[])
 }
 
-/// Deletes an object and waits until another of the same name exists.
-async fn delete<K>(sandbox: &Sandbox, name: &str) -> Result<()>
+/// Deletes an object and waits until another one has its name.
+async fn recreated<K>(sandbox: &Sandbox, name: &str) -> Result<()>
 where
-    K: Resource<Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + Send + 'static,
-    K: k8s_openapi::serde::Serialize,
+    K: Resource<Scope = NamespaceResourceScope> + Clone + Debug + Send + 'static,
+    K: Serialize + DeserializeOwned,
     K::DynamicType: Default,
 {
     let api = sandbox.api::<K>();
     let uid = api.get(name).await?.uid();
     api.delete(name, &DeleteParams::default()).await.with_context(|| format!("failed to delete {name}"))?;
-    await_condition(&api, name, "to come back", RETURN, |object: &K| object.meta().uid != uid).await?;
+    await_condition(&api, name, "to be recreated", RETURN, |object: &K| object.meta().uid != uid).await?;
     Ok(())
 }
 
-async fn find_file(sandbox: &Sandbox, prefix: &str) -> Result<String> {
-    let files = sandbox.api::<ConfigMap>().list(&ListParams::default()).await?;
+async fn find_file(cloud: &Cloud, prefix: &str) -> Result<String> {
+    let files = cloud.sandbox.api::<ConfigMap>().list(&ListParams::default()).await?;
     let found = files.items.iter().map(ResourceExt::name_any).find(|name| name.starts_with(prefix));
-    found.with_context(|| format!("no ConfigMap begins with {prefix}"))
+    found.with_context(|| format!("no ConfigMap has the prefix {prefix}"))
 }
 
-/// Waits until pods whose names begin with `prefix` are others than before.
-async fn replaced(cloud: &Cloud<'_>, before: &BTreeMap<String, String>, prefix: &str) -> Result<()> {
+/// Waits until no pod with this prefix is one of those before.
+async fn replaced(cloud: &Cloud, before: &Pods, prefix: &str) -> Result<()> {
     eventually(&format!("{prefix} to be replaced"), RETURN, async || {
         let now = cloud.pods().await?;
         let same = now.iter().any(|(name, uid)| name.starts_with(prefix) && before.get(name) == Some(uid));
@@ -141,38 +137,13 @@ async fn replaced(cloud: &Cloud<'_>, before: &BTreeMap<String, String>, prefix: 
     .await
 }
 
-/// Waits until the operator has seen everything and everything has rolled out.
-async fn settles(cloud: &Cloud<'_>, deployments: &Api<Deployment>) -> Result<()> {
-    let keystone = cloud.part("keystone");
-    eventually("everything to be Ready again", RETURN, async || {
-        for (kind, plural, name) in [
-            ("MariaDB", "mariadbs", "mariadb"),
-            ("RabbitMQ", "rabbitmqs", "rabbitmq"),
-            ("Memcached", "memcacheds", "memcached"),
-            ("Keystone", "keystones", "keystone"),
-        ] {
-            let object = cloud.objects(kind, plural).get(&cloud.part(name)).await?;
-            ensure!(is_ready(&object), "{kind}: {}", object.data["status"]["conditions"]);
-        }
-        let deployment = deployments.get(&keystone).await?;
-        ensure!(is_deployment_completed().matches_object(Some(&deployment)), "{keystone} rolls");
-        ensure!(is_ready(&cloud.control_planes().get(cloud.name).await?), "the control plane is not Ready");
-        Ok(())
-    })
-    .await
-}
-
-/// Only pods whose names begin with one of `expected` may be others than before.
-fn changed(
-    before: &BTreeMap<String, String>,
-    after: &BTreeMap<String, String>,
-    expected: &[&String],
-) -> Result<()> {
+/// Only pods with one of these prefixes may differ from those before.
+fn replaces_only(before: &Pods, after: &Pods, prefixes: &[String]) -> Result<()> {
     for (name, uid) in before {
-        if expected.iter().any(|prefix| name.starts_with(prefix.as_str())) {
+        if prefixes.iter().any(|prefix| name.starts_with(prefix.as_str())) {
             continue;
         }
-        ensure!(after.get(name) == Some(uid), "pod {name} was replaced for no reason: {after:?}");
+        ensure!(after.get(name) == Some(uid), "pod {name} was replaced without a reason: {after:?}");
     }
     Ok(())
 }

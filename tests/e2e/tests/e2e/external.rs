@@ -1,4 +1,4 @@
-//! Services in a namespace of their own, on a database and a Keystone that are not theirs.
+//! Services in another namespace that use the database and the Keystone of a cloud.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::client::Client;
 use crate::cloud::{Cloud, is_ready};
 
-/// How long each service may take to become Ready, or to be gone.
+/// How long each service may take to become Ready or to be deleted.
 const STEP: Duration = Duration::from_mins(5);
 /// Region of the services, in the catalog of the cloud's Keystone.
 const REGION: &str = "Second";
@@ -25,9 +25,8 @@ const DATABASE_SECRET: &str = "-login";
 const ADMINISTRATOR: &str = "keystone-administrator";
 const APPLICATION_CREDENTIAL: &str = "placement-application-credential";
 
-/// A user of project `service` and its application credential, as another team prepares them.
-const MAKE_APPLICATION_CREDENTIAL: &str = r#"python3 - <<'END'
-import json, secrets
+/// Creates a user of project `service` with an application credential, as an administrator of the cloud does.
+const CREATE_APPLICATION_CREDENTIAL: &str = r#"import json, secrets
 import openstack
 
 administrator = openstack.connect()
@@ -43,15 +42,11 @@ own = openstack.connect(load_yaml_config=False, load_envvars=False, auth={
     "project_name": "service", "user_domain_id": "default", "project_domain_id": "default"})
 credential = own.identity.create_application_credential(user, "second-placement")
 print(json.dumps({"application_credential_id": credential.id, "application_credential_secret": credential.secret}))
-END
 "#;
 
-/// Runs Glance and Placement beside a cloud, with its database server and its Keystone.
-pub(crate) async fn serves_another_namespace(
-    sandbox: &Sandbox,
-    cloud: &Cloud<'_>,
-    client: &Client<'_>,
-) -> Result<()> {
+/// Runs Glance and Placement with the database server and the Keystone of a cloud.
+pub(crate) async fn serves_another_namespace(cloud: &Cloud, client: &Client) -> Result<()> {
+    let sandbox = &*cloud.sandbox;
     sandbox
         .with_second_namespace("existing", PodSecurity::Restricted, async |second| {
             let services = Services { sandbox, cloud, client, second };
@@ -62,28 +57,28 @@ pub(crate) async fn serves_another_namespace(
             for (api, name) in [(&glance, GLANCE), (&placement, PLACEMENT)] {
                 await_condition(api, name, "to be Ready", STEP, is_ready).await?;
             }
-            services.answer().await?;
+            services.serve().await?;
             for (api, name) in [(&placement, PLACEMENT), (&glance, GLANCE)] {
                 let uid = api.get(name).await?.metadata.uid;
                 api.delete(name, &DeleteParams::default()).await?;
-                await_deletion(api, name, uid.as_deref(), STEP).await.context("a finalizer hangs")?;
+                await_deletion(api, name, uid.as_deref(), STEP).await.context("the finalizer hangs")?;
             }
-            services.left_the_catalog().await
+            services.are_deregistered().await
         })
         .await
 }
 
 struct Services<'a> {
-    /// Where the cloud is.
+    /// Namespace of the cloud.
     sandbox: &'a Sandbox,
-    cloud: &'a Cloud<'a>,
-    client: &'a Client<'a>,
-    /// Where the services are.
+    cloud: &'a Cloud,
+    client: &'a Client,
+    /// Namespace of the services.
     second: &'a Sandbox,
 }
 
 impl Services<'_> {
-    /// Does what is up to those who run the database and Keystone.
+    /// Prepares logins, as the administrators of the database and of Keystone do.
     async fn prepare(&self) -> Result<()> {
         for name in [GLANCE, PLACEMENT] {
             let password = self.create_database(&database(name)).await?;
@@ -91,9 +86,9 @@ impl Services<'_> {
             let login = [("username", database(name)), ("password", password), ("host", host)];
             self.create_secret(&format!("{name}{DATABASE_SECRET}"), login).await?;
         }
-        let text = self.client.shell(MAKE_APPLICATION_CREDENTIAL).await?;
+        let text = self.client.python(CREATE_APPLICATION_CREDENTIAL, &[]).await?;
         let credential: BTreeMap<String, String> =
-            serde_json::from_str(text.trim()).ok().context("no application credential was printed")?;
+            serde_json::from_str(text.trim()).ok().context("the client printed no application credential")?;
         self.create_secret(APPLICATION_CREDENTIAL, credential).await?;
         let name = self.cloud.part("keystone-admin");
         let secret = self.sandbox.api::<Secret>().get(&name).await?;
@@ -103,7 +98,7 @@ impl Services<'_> {
         self.create_secret(ADMINISTRATOR, login).await
     }
 
-    /// Makes a database and its user, and returns the user's password, which is made up on the server.
+    /// Creates a database and its user, and returns the user's password, which the server generates.
     async fn create_database(&self, name: &str) -> Result<String> {
         let script = format!(
             "password=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')\n\
@@ -174,8 +169,8 @@ impl Services<'_> {
         Ok(api)
     }
 
-    /// Both take tokens of the cloud's Keystone, and nobody without one.
-    async fn answer(&self) -> Result<()> {
+    /// Both accept tokens of the cloud's Keystone and reject requests without a token.
+    async fn serve(&self) -> Result<()> {
         let images = format!("http://{GLANCE}.{}.svc:9292/v2/images", self.second.namespace);
         let providers = format!("http://{PLACEMENT}.{}.svc:8778/resource_providers", self.second.namespace);
         let script = format!(
@@ -190,14 +185,14 @@ impl Services<'_> {
              assert listed['images'] == [], listed\n\
              END\n"
         );
-        eventually("both services to answer", STEP, async || self.client.shell(&script).await).await.map(drop)
+        eventually("both services to serve", STEP, async || self.client.shell(&script).await).await.map(drop)
     }
 
-    /// What the operator has registered is gone with the object, and the cloud's own entries are not.
-    async fn left_the_catalog(&self) -> Result<()> {
+    /// The catalog has no entries of the deleted services, and the cloud still serves.
+    async fn are_deregistered(&self) -> Result<()> {
         let endpoints = self.client.openstack(&format!("endpoint list --region {REGION}")).await?;
         ensure!(endpoints == json!([]), "endpoints are left: {endpoints}");
-        self.client.uses_the_cloud().await
+        self.client.proves("keystone").await
     }
 }
 

@@ -1,26 +1,25 @@
-//! Snapshots of instances: images of their disks, from which other instances start.
+//! Snapshots: images of running instances, from which other instances boot.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use openstack_operator_smoke::wait::eventually;
 
-use crate::servers::{Server, Servers};
+use crate::instances::Instances;
 
 const IMAGE: &str = "snapshot";
-/// How long an upload of a disk may take on a loaded machine.
+/// How long the upload of a disk may take on a loaded machine.
 const UPLOAD: Duration = Duration::from_mins(5);
 
-impl Servers<'_> {
-    /// Makes an image of an instance that runs, and another instance on a node from that image.
-    pub(crate) async fn starts_from_a_snapshot(&self, server: &Server, node: &str) -> Result<()> {
-        let name = server.name;
-        let word = format!("snapshot-of-{name}");
-        self.keeps(server, &word).await?;
+impl Instances {
+    /// Takes a snapshot of an instance and boots another one from it on a node.
+    pub(crate) async fn boots_from_a_snapshot(&self, name: &str, node: &str) -> Result<()> {
+        let text = format!("snapshot-of-{name}");
+        self.write(name, &text).await?;
         self.client
             .shell(&format!("openstack server image create --name {IMAGE} {name} >&2"))
             .await
-            .with_context(|| format!("no snapshot of {name}"))?;
+            .with_context(|| format!("failed to take a snapshot of {name}"))?;
         eventually("the snapshot to be active", UPLOAD, async || {
             let image = self.client.openstack(&format!("image show {IMAGE} -c status -c size")).await?;
             ensure!(image["status"] == "active", "the snapshot is {}", image["status"]);
@@ -28,11 +27,11 @@ impl Servers<'_> {
             Ok(())
         })
         .await?;
-        let copy = self.create_from(IMAGE, "copy", node).await?;
-        self.has_booted(&copy).await?;
-        self.holds(&copy, &word).await?;
-        self.delete(copy).await?;
+        self.boot_from(IMAGE, "copy", node).await?;
+        self.has_booted("copy").await?;
+        self.holds("copy", &text).await?;
+        self.delete("copy").await?;
         self.client.shell(&format!("openstack image delete {IMAGE}")).await?;
-        self.answers(server, UPLOAD).await
+        self.answers(name, UPLOAD).await
     }
 }

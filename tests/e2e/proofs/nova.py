@@ -1,0 +1,69 @@
+"""Nova boots an instance that gets its metadata, shows its console, and leaves nothing behind when it is deleted."""
+
+import contextlib
+import secrets
+import time
+import urllib.request
+
+import openstack
+
+NAME = f"proof-{secrets.token_hex(4)}"
+GUEST = "/guest/guest.qcow2"
+# TEST-NET-2: no network of a cluster uses it.
+RANGE = "198.51.100.0/28"
+# Processors of instances may be emulated.
+LIMIT = 600
+# The guest prints these on its console.
+BOOTED = ("METADATA-OK", "GUEST-READY")
+
+
+def wait_until(description, condition):
+    deadline = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {LIMIT} s for {description}"
+        time.sleep(2)
+
+
+def check_services(cloud):
+    def are_up():
+        services = list(cloud.compute.services())
+        running = {service.binary for service in services if service.state == "up"}
+        return {"nova-scheduler", "nova-conductor", "nova-compute"} <= running
+
+    wait_until("nova-scheduler, nova-conductor and nova-compute to be up", are_up)
+    assert list(cloud.compute.hypervisors()), "there is no hypervisor"
+
+
+def main():
+    cloud = openstack.connect()
+    check_services(cloud)
+    with contextlib.ExitStack() as cleanup:
+        image = cloud.create_image(
+            NAME, filename=GUEST, disk_format="qcow2", container_format="bare", os_shutdown_timeout="5", wait=True
+        )
+        cleanup.callback(cloud.image.delete_image, image.id)
+        flavor = cloud.create_flavor(NAME, 256, 1, 1)
+        cleanup.callback(cloud.compute.delete_flavor, flavor.id)
+        network = cloud.create_network(NAME)
+        cleanup.callback(cloud.network.delete_network, network.id)
+        cloud.create_subnet(network.id, cidr=RANGE, subnet_name=NAME)
+        server = cloud.compute.create_server(
+            name=NAME, image_id=image.id, flavor_id=flavor.id, networks=[{"uuid": network.id}]
+        )
+        cleanup.callback(cloud.delete_server, server.id, wait=True, timeout=LIMIT)
+        server = cloud.compute.wait_for_server(server, wait=LIMIT)
+        assert server.status == "ACTIVE", server.status
+        assert server.addresses[NAME], server.addresses
+
+        def has_booted():
+            log = cloud.compute.get_server_console_output(server.id)["output"]
+            return all(mark in log for mark in BOOTED)
+
+        wait_until(f"{BOOTED} on the console", has_booted)
+        console = cloud.compute.create_console(server.id, console_type="novnc")
+        with urllib.request.urlopen(console["url"], timeout=30) as page:
+            assert b"noVNC" in page.read(), console["url"]
+    assert not list(cloud.network.ports(device_owner="compute:nova", device_id=server.id))
+
+
+main()

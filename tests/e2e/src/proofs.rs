@@ -1,0 +1,78 @@
+//! Proofs that services work: Python programs, one per service, which a client of the cloud runs.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use openstack_operator_services::PARTS;
+
+const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/proofs");
+
+/// A service and the program that proves that it works.
+#[derive(Clone, Debug)]
+pub struct Proof {
+    /// The service's field in the spec of a cloud.
+    pub service: &'static str,
+    pub program: String,
+}
+
+/// Every proof, in the order of the list of services.
+pub fn proofs() -> Result<Vec<Proof>> {
+    let mut programs = read(Path::new(DIRECTORY))?;
+    let services = PARTS.iter().map(|part| part.field());
+    let found = services.filter_map(|service| Some(Proof { service, program: programs.remove(service)? }));
+    let found = found.collect();
+    if let Some(name) = programs.into_keys().next() {
+        bail!("{DIRECTORY}/{name}.py proves no service: name it after one of the list of services");
+    }
+    Ok(found)
+}
+
+/// Programs by the names of their files.
+fn read(directory: &Path) -> Result<BTreeMap<String, String>> {
+    let entries =
+        fs::read_dir(directory).with_context(|| format!("failed to read {}", directory.display()))?;
+    let mut programs = BTreeMap::new();
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".py"));
+        let name = name.with_context(|| format!("{} is not a .py file", path.display()))?;
+        let text = fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
+        programs.insert(name.to_owned(), text);
+    }
+    Ok(programs)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// A service with an API has a public hostname.
+    #[test]
+    fn every_service_with_an_api_has_a_proof_and_every_proof_has_a_service() -> Result<()> {
+        let has_api = |field: &str| field == "publicHostname";
+        let expected: BTreeSet<&str> = PARTS
+            .iter()
+            .filter(|part| {
+                part.block().properties.is_some_and(|fields| fields.keys().any(|field| has_api(field)))
+            })
+            .map(|part| part.field())
+            .collect();
+        let proven: BTreeSet<&str> = proofs()?.iter().map(|proof| proof.service).collect();
+        assert!(expected.contains("keystone"), "{expected:?}");
+        assert_eq!(proven, expected, "tests/e2e/proofs has one program per service with an API");
+        Ok(())
+    }
+
+    #[test]
+    fn a_proof_says_what_it_proves_and_deletes_what_it_creates() -> Result<()> {
+        for Proof { service, program } in proofs()? {
+            assert!(program.starts_with("\"\"\""), "{service}: the first line states what is proven");
+            assert!(program.contains("ExitStack"), "{service}: cleanup runs even if the proof fails");
+        }
+        Ok(())
+    }
+}
