@@ -1,8 +1,9 @@
-//! Conformance: Tempest's smoke tests against the cloud that `up` made, and tables of what came out.
+//! Conformance: Tempest's tests on the cloud that `up` made, and tables of their results.
 
 mod explanations;
 mod pod;
 mod results;
+mod selection;
 mod table;
 
 use std::fs::{self, OpenOptions};
@@ -25,17 +26,19 @@ use crate::progress;
 use explanations::EXPLANATIONS;
 use pod::{Identity, Images};
 use results::{Event, Run, Verdict, plain};
+use selection::Suite;
 
-/// The document that shows the tables, each between marks of its own.
-const DOCUMENT: &str = "docs/conformance.md";
-/// The tables in the order in which they are printed.
-const PARTS: [&str; 4] = ["versions", "counts", "skipped", "failed"];
-/// What makes a cloud, or brings one that is not well back.
+/// The document with the tables, each between two marks.
+pub(crate) const DOCUMENT: &str = "docs/conformance.md";
+/// The command that creates or repairs a cloud.
 const REMEDY: &str = "run cargo xtask up";
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Write the tables into docs/conformance.md too.
+    /// Tests to run.
+    #[arg(long, value_enum, default_value_t = Suite::Smoke)]
+    suite: Suite,
+    /// Write the tables to docs/conformance.md.
     #[arg(long)]
     write: bool,
 }
@@ -43,16 +46,18 @@ pub(crate) struct Arguments {
 pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<ExitCode> {
     let document = Document::new(&directories.checkout, DOCUMENT);
     if arguments.write {
-        document.require_places(PARTS)?;
+        document.require_places(arguments.suite.parts())?;
     }
-    // Nobody may take the cloud away meanwhile, and two runs would remove what the other has made.
+    // Without the lock `down` could remove the cloud, and two runs would delete each other's objects.
     let _lock = directories.lock()?;
     let settings = Settings::load(directories)?.with_context(|| format!("there is no cluster: {REMEDY}"))?;
     let kubectl = Kubectl::local(directories)?;
-    let identity = identity(&kubectl)?;
+    let cloud = ready_cloud(&kubectl)?;
+    let tests = arguments.suite.tests(&cloud)?;
+    let identity = identity(&kubectl, &cloud)?;
     let log = Log::create(directories, pod::NAME)?;
     let started = Instant::now();
-    let run = run_pod(directories, &settings, &kubectl, &identity, &log)?;
+    let run = run_pod(directories, &settings, &kubectl, &identity, &tests, &log)?;
     let mut versions = vec![
         ("openstack-operator".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
         ("OpenStack".to_owned(), RELEASE.to_owned()),
@@ -61,22 +66,22 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<Ex
     ];
     versions.extend(run.versions.clone());
     let outcomes = run.outcomes();
-    let tables = [
-        table::versions(&versions),
-        table::counts(&outcomes),
-        table::skipped(&outcomes),
-        table::failed(&outcomes, EXPLANATIONS),
-    ];
-    for (part, table) in PARTS.into_iter().zip(&tables) {
+    let skipped = match arguments.suite {
+        Suite::Smoke => table::skipped(&outcomes),
+        Suite::Full => table::skipped_by_reason(&outcomes),
+    };
+    let failed = table::failed(&outcomes, EXPLANATIONS);
+    let tables = [table::versions(&versions), table::counts(&outcomes), skipped, failed];
+    for (part, table) in arguments.suite.parts().into_iter().zip(&tables) {
         progress::print(&format!("## {part}\n\n{}\n", table.trim()));
         if arguments.write {
             document.write(part, table.trim())?;
         }
     }
     progress::say(&format!("{} tests in {} s", outcomes.len(), started.elapsed().as_secs()));
-    let mut complaints = explanations::complaints(EXPLANATIONS, &outcomes);
+    let mut complaints = explanations::complaints(EXPLANATIONS, &outcomes, arguments.suite);
     if !run.removed {
-        complaints.push("not all that the tests made could be removed: the next run tries again".to_owned());
+        complaints.push("cleanup failed: the next run repeats it".to_owned());
     }
     for complaint in &complaints {
         progress::say(complaint);
@@ -84,12 +89,12 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<Ex
     if complaints.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    progress::say(&format!("what failed and how is in {}", log.path().display()));
+    progress::say(&format!("details are in {}", log.path().display()));
     Ok(ExitCode::FAILURE)
 }
 
-/// The administrator of the cloud, which must be well: tests of half a cloud say nothing.
-fn identity(kubectl: &Kubectl) -> Result<Identity> {
+/// The cloud, which must be Ready: results of an incomplete cloud have no meaning.
+fn ready_cloud(kubectl: &Kubectl) -> Result<Value> {
     let clouds = list(kubectl, KIND)?;
     let [cloud] = clouds.as_slice() else {
         bail!("namespace {NAMESPACE} has {} clouds, and must have one: {REMEDY}", clouds.len());
@@ -98,6 +103,12 @@ fn identity(kubectl: &Kubectl) -> Result<Identity> {
     if !is_ready(cloud) {
         bail!("cloud {name} is not ready: {REMEDY}, and wait until it is done");
     }
+    Ok(cloud.clone())
+}
+
+/// The login of the cloud's administrator.
+fn identity(kubectl: &Kubectl, cloud: &Value) -> Result<Identity> {
+    let name = cloud["metadata"]["name"].as_str().unwrap_or_default();
     let keystone = format!("{name}-keystone");
     let found = list(kubectl, "keystones.openstack.k8s.io")?;
     let found = found.iter().find(|object| object["metadata"]["name"] == *keystone);
@@ -111,13 +122,13 @@ fn identity(kubectl: &Kubectl) -> Result<Identity> {
 fn list(kubectl: &Kubectl, kind: &str) -> Result<Vec<Value>> {
     let arguments = ["--namespace", NAMESPACE, "get", kind, "--output=json"];
     let answer = output(kubectl.question().args(arguments));
-    let answer = answer.with_context(|| format!("the cluster does not tell of clouds: {REMEDY}"))?;
+    let answer = answer.with_context(|| format!("failed to list {kind}: {REMEDY}"))?;
     let mut answer: Value = serde_json::from_str(&answer).context("kubectl answered no JSON")?;
     serde_json::from_value(answer["items"].take()).context("kubectl answered no list")
 }
 
-/// Whether an object is Ready as it is written now.
-fn is_ready(object: &Value) -> bool {
+/// Whether the current generation of an object is Ready.
+pub(crate) fn is_ready(object: &Value) -> bool {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
     let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
     ready.is_some_and(|ready| ready["status"] == "True")
@@ -131,21 +142,22 @@ fn kubernetes_version(kubectl: &Kubectl) -> Result<String> {
     version.map(ToOwned::to_owned).context("the API server names no version")
 }
 
-/// Runs the tests in a pod of the cloud's namespace and removes the pod, whatever came out.
+/// Runs the tests in a pod of the cloud's namespace and deletes the pod.
 fn run_pod(
     directories: &Directories,
     settings: &Settings,
     kubectl: &Kubectl,
     identity: &Identity,
+    tests: &str,
     log: &Log,
 ) -> Result<Run> {
     let builder = Builder::new(directories);
     let origin = Origin::local(&builder, settings);
     let images = Images { client: origin.reference("client")?, guest: origin.reference("guest")? };
-    let manifest = pod::manifest(identity, &settings.addresses, &images)?;
+    let manifest = pod::manifest(identity, &settings.addresses, &images, tests)?;
     let path = directories.cluster().join("conformance.json");
     fs::write(&path, manifest.to_string()).with_context(|| format!("failed to write {}", path.display()))?;
-    // One that an interrupted run left would go on, and use what this one makes.
+    // The pod of an interrupted run would continue and use the objects of this one.
     remove_pod(kubectl, log)?;
     kubectl.apply(Some(NAMESPACE), &path, log)?;
     let run = wait_until("the pod with the tests runs", || has_started(kubectl))
@@ -156,8 +168,16 @@ fn run_pod(
 }
 
 fn has_started(kubectl: &Kubectl) -> bool {
+    phase(kubectl).is_ok_and(|phase| !matches!(phase.as_str(), "" | "Pending"))
+}
+
+fn is_running(kubectl: &Kubectl) -> bool {
+    phase(kubectl).is_ok_and(|phase| !matches!(phase.as_str(), "Succeeded" | "Failed"))
+}
+
+fn phase(kubectl: &Kubectl) -> Result<String> {
     let arguments = ["--namespace", NAMESPACE, "get", "pod", pod::NAME, "--output=jsonpath={.status.phase}"];
-    output(kubectl.question().args(arguments)).is_ok_and(|phase| !matches!(phase.as_str(), "" | "Pending"))
+    output(kubectl.question().args(arguments))
 }
 
 fn remove_pod(kubectl: &Kubectl, log: &Log) -> Result<()> {
@@ -166,31 +186,40 @@ fn remove_pod(kubectl: &Kubectl, log: &Log) -> Result<()> {
     log.run(kubectl.command().args(arguments).args(objects))
 }
 
-/// Shows each test as it ends, until the pod has told everything.
+/// Shows each test as it ends, until the pod has ended.
 fn follow(kubectl: &Kubectl, log: &Log) -> Result<Run> {
     let mut file = OpenOptions::new().append(true).open(log.path())?;
-    let mut command = kubectl.command();
-    command.args(["--namespace", NAMESPACE, "logs", "--follow", pod::NAME]);
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-    let lines = child.stdout.take().context("kubectl has no output")?;
     let mut run = Run::default();
-    for line in BufReader::new(lines).lines() {
-        let line = line.context("failed to read what the pod says")?;
-        writeln!(file, "{line}").with_context(|| format!("failed to write {}", log.path().display()))?;
-        // What is no event is the chatter of a program that the pod has started; it stays in the log.
-        if let Ok(event) = serde_json::from_str::<Event>(&line) {
-            show(&event, &run);
-            run.add(event);
+    let mut read = 0;
+    // The connection may break during the hours of a full run.
+    loop {
+        let mut command = kubectl.command();
+        command.args(["--namespace", NAMESPACE, "logs", "--follow", pod::NAME]);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let lines = child.stdout.take().context("kubectl has no output")?;
+        let before = read;
+        for line in BufReader::new(lines).lines().skip(before) {
+            let line = line.context("failed to read the log of the pod")?;
+            read += 1;
+            writeln!(file, "{line}").with_context(|| format!("failed to write {}", log.path().display()))?;
+            // Other lines are output of the programs that the pod starts.
+            if let Ok(event) = serde_json::from_str::<Event>(&line) {
+                show(&event, &run);
+                run.add(event);
+            }
+        }
+        child.wait()?;
+        if !is_running(kubectl) && read == before {
+            break;
         }
     }
-    child.wait()?;
     if !run.ended {
-        bail!("the tests did not run to their end: what the pod said is in {}", log.path().display());
+        bail!("the tests did not run to their end: the log of the pod is {}", log.path().display());
     }
     Ok(run)
 }
 
-/// One line for each thing that happens.
+/// Prints one line per event.
 fn show(event: &Event, run: &Run) {
     match event {
         Event::Step { text } => progress::say(text),
@@ -219,11 +248,13 @@ mod tests {
     #[test]
     fn the_document_has_a_place_for_every_table() -> Result<()> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        Document::new(&root, DOCUMENT).require_places(PARTS)
+        let document = Document::new(&root, DOCUMENT);
+        document.require_places([Suite::Smoke, Suite::Full].into_iter().flat_map(Suite::parts))?;
+        document.require_places(["proofs"])
     }
 
     #[test]
-    fn a_cloud_is_ready_as_it_is_written_now() {
+    fn only_the_current_generation_of_a_cloud_counts_as_ready() {
         let cloud = |status: &str, generation: u32| {
             json!({
                 "metadata": { "generation": 2 },

@@ -49,7 +49,7 @@ enum Command {
     Test(test::Arguments),
     /// Measure what the operator costs, and print tables of it.
     Bench(bench::Arguments),
-    /// Run Tempest's smoke tests against the cloud that `up` made, and print tables of what came out.
+    /// Run Tempest's tests on the cloud that `up` made, and print tables of the results.
     Conformance(conformance::Arguments),
     /// The first process of a node: started by `cluster up`, never by a person.
     #[command(hide = true)]

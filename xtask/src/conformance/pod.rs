@@ -1,4 +1,4 @@
-//! The pod that runs the tests, and what it is told of the cloud.
+//! The pod that runs the tests, and its settings.
 
 use std::net::Ipv4Addr;
 
@@ -11,16 +11,14 @@ use crate::cluster::settings::{Addresses, overlap};
 
 /// The pod and the ConfigMap with its program.
 pub(super) const NAME: &str = "conformance";
-/// The tests: those that Tempest itself calls smoke tests, of every service that the sample has.
-const TESTS: &str = r"^tempest\.(api\.(identity|image|network|compute)|scenario)\..*\[.*\bsmoke\b";
-/// Tests that run side by side; guests on an emulated processor leave no room for more.
+/// Tests that run in parallel; instances on emulated processors leave no room for more.
 const WORKERS: &str = "2";
-/// The network outside, as the sample calls it.
+/// The sample's name of the provider network.
 const PHYSICAL_NETWORK: &str = "physnet1";
-/// Floating addresses: the same part of the range that every other test takes them from.
+/// Floating IPs: the part of the range that all tests use.
 const FLOATING: (u32, u32) = (100, 200);
 
-/// How the cloud's administrator is known, as Keystone's status says it.
+/// The login of the cloud's administrator, from Keystone's status.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Identity {
@@ -36,8 +34,13 @@ pub(super) struct Images {
     pub(super) guest: String,
 }
 
-/// All that is applied for a run.
-pub(super) fn manifest(identity: &Identity, addresses: &Addresses, images: &Images) -> Result<Value> {
+/// The objects of a run of the tests that match a regular expression.
+pub(super) fn manifest(
+    identity: &Identity,
+    addresses: &Addresses,
+    images: &Images,
+    tests: &str,
+) -> Result<Value> {
     let program = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -45,18 +48,18 @@ pub(super) fn manifest(identity: &Identity, addresses: &Addresses, images: &Imag
         "data": {
             "run.py": include_str!("run.py"),
             "tempest.conf": include_str!("tempest.conf"),
-            "settings.json": settings(identity, addresses)?.to_string(),
+            "settings.json": settings(identity, addresses, tests)?.to_string(),
         },
     });
     Ok(json!({ "apiVersion": "v1", "kind": "List", "items": [program, pod(identity, images)] }))
 }
 
-/// What the program is told. No password is among it.
-fn settings(identity: &Identity, addresses: &Addresses) -> Result<Value> {
+/// Settings of the program. They contain no password.
+fn settings(identity: &Identity, addresses: &Addresses, tests: &str) -> Result<Value> {
     let range = addresses.provider_range;
     let numbered = |number: u32| Ipv4Addr::from(u32::from(range.network()) + number);
     Ok(json!({
-        "tests": TESTS,
+        "tests": tests,
         "workers": WORKERS,
         "identity": {
             "url": identity.public_url,
@@ -74,15 +77,15 @@ fn settings(identity: &Identity, addresses: &Addresses) -> Result<Value> {
     }))
 }
 
-/// A range for the projects' networks. Guests could not answer a caller whose address they take for a neighbour's.
+/// A range for the networks of projects that overlaps no range of the cluster: instances could not reach clients there.
 fn project_range(addresses: &Addresses) -> Result<Ipv4Net> {
     let mut candidates = (200..=255).map(|number| Ipv4Net::new_assert(Ipv4Addr::new(10, number, 0, 0), 16));
     let is_free =
         |candidate: &Ipv4Net| addresses.ranges().iter().all(|(_, range)| !overlap(*candidate, *range));
-    candidates.find(is_free).context("the cluster's ranges leave none for networks of projects")
+    candidates.find(is_free).context("the cluster's ranges leave no range for networks of projects")
 }
 
-/// Everything that the restricted Pod Security Standard asks for, and a read-only root.
+/// A pod that meets the restricted Pod Security Standard and has a read-only root.
 fn pod(identity: &Identity, images: &Images) -> Value {
     json!({
         "apiVersion": "v1",
@@ -96,7 +99,7 @@ fn pod(identity: &Identity, images: &Images) -> Value {
             "securityContext": {
                 "runAsNonRoot": true,
                 "seccompProfile": { "type": "RuntimeDefault" },
-                // Tests ping servers, which then needs no right of its own.
+                // Lets tests ping instances without a capability.
                 "sysctls": [{ "name": "net.ipv4.ping_group_range", "value": "0 2147483647" }],
             },
             "containers": [{
@@ -150,8 +153,9 @@ mod tests {
     }
 
     #[test]
-    fn the_program_is_told_of_the_cloud() -> Result<()> {
-        let settings = settings(&identity(), &Addresses::usual())?;
+    fn the_program_knows_the_cloud() -> Result<()> {
+        let settings = settings(&identity(), &Addresses::usual(), "^tempest")?;
+        assert_eq!(settings["tests"], "^tempest");
         assert_eq!(settings["identity"]["url"], "http://keystone.example.org/v3");
         assert_eq!(settings["provider"]["gateway"], "172.24.4.1");
         assert_eq!(settings["provider"]["first"], "172.24.4.100");
@@ -160,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_of_projects_avoid_those_of_the_cluster() -> Result<()> {
+    fn networks_of_projects_do_not_overlap_those_of_the_cluster() -> Result<()> {
         let addresses = Addresses {
             node_range: "10.200.0.0/24".parse()?,
             pod_range: "10.201.0.0/16".parse()?,
@@ -171,9 +175,9 @@ mod tests {
     }
 
     #[test]
-    fn the_password_is_named_and_nowhere_written() -> Result<()> {
+    fn the_pod_gets_the_password_from_its_secret_only() -> Result<()> {
         let images = Images { client: "r/client:1".to_owned(), guest: "r/guest:1".to_owned() };
-        let manifest = manifest(&identity(), &Addresses::usual(), &images)?;
+        let manifest = manifest(&identity(), &Addresses::usual(), &images, "^tempest")?;
         let variables = manifest.pointer("/items/1/spec/containers/0/env").and_then(Value::as_array);
         let sources: Vec<&Value> =
             variables.into_iter().flatten().filter_map(|variable| variable.get("valueFrom")).collect();
@@ -181,10 +185,10 @@ mod tests {
             sources,
             [&json!({ "secretKeyRef": { "name": "cloud-keystone-admin", "key": "password" } })]
         );
-        let told = manifest.pointer("/items/0/data/settings.json").map(ToString::to_string);
-        assert!(
-            told.is_some_and(|told| !told.contains("password") && !told.contains("cloud-keystone-admin"))
-        );
+        let settings = manifest.pointer("/items/0/data/settings.json").map(ToString::to_string);
+        let settings = settings.unwrap_or_default();
+        assert!(settings.contains("RegionOne") && !settings.contains("password"), "{settings}");
+        assert!(!settings.contains("cloud-keystone-admin"), "{settings}");
         Ok(())
     }
 }

@@ -1,24 +1,24 @@
-//! What the pod tells while it runs the tests, and what became of each test.
+//! Events that the pod reports while it runs the tests, and the outcome of each test.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// One line of what the pod prints.
+/// One line of the pod's output.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(super) enum Event {
-    /// What it does now.
+    /// A step begins.
     Step { text: String },
-    /// Versions by the name of what has them.
+    /// Versions of programs and APIs by name.
     Versions { versions: BTreeMap<String, String> },
     /// The tests that will run.
     Selected { tests: Vec<String> },
-    /// One test, or what a class of tests shares, has ended.
+    /// A test or the fixture of a class has ended.
     Result(TestResult),
     /// No more tests will run.
     Ended,
-    /// Nothing is left of what was made for the tests and by them.
+    /// Everything that the run has created is deleted.
     Removed,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct TestResult {
     pub(super) test: String,
     pub(super) verdict: Verdict,
     pub(super) seconds: f64,
-    /// Why it was skipped or how it failed.
+    /// The reason of a skip or the cause of a failure.
     pub(super) detail: String,
 }
 
@@ -39,16 +39,16 @@ pub(super) enum Verdict {
     Skipped,
 }
 
-/// What became of one test.
+/// The outcome of one test.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
-    /// The test without its marks in brackets.
+    /// The name without the attributes in brackets.
     pub(super) name: String,
     pub(super) verdict: Verdict,
     pub(super) detail: String,
 }
 
-/// All that a run has told so far.
+/// The events of a run so far.
 #[derive(Debug, Default)]
 pub(super) struct Run {
     pub(super) versions: BTreeMap<String, String>,
@@ -72,7 +72,7 @@ impl Run {
         }
     }
 
-    /// Every test that was selected, with exactly one outcome, and whatever else has failed.
+    /// One outcome for every selected test, and one for every other failure.
     pub(super) fn outcomes(&self) -> Vec<Outcome> {
         let mut outcomes: Vec<Outcome> = self.selected.iter().map(|test| self.outcome(test)).collect();
         let known = |name: &str| self.selected.iter().any(|test| test == name || set_up(test) == name);
@@ -86,7 +86,7 @@ impl Run {
         outcomes
     }
 
-    /// Where a whole class is skipped or cannot be set up, its tests have no result of their own.
+    /// If a class is skipped or its setup fails, its tests have no results.
     fn outcome(&self, test: &str) -> Outcome {
         let result = self.results.get(test).or_else(|| self.results.get(&set_up(test)));
         let (verdict, detail) = result
@@ -97,12 +97,12 @@ impl Run {
     }
 }
 
-/// `tempest.a.Class.test_b[id-1,smoke]` without the marks in brackets.
+/// `tempest.a.Class.test_b[id-1,smoke]` without the attributes in brackets.
 pub(super) fn plain(test: &str) -> &str {
     test.split('[').next().unwrap_or(test)
 }
 
-/// How Tempest names what the class of a test shares.
+/// Tempest's name for the setup of a test's class.
 fn set_up(test: &str) -> String {
     let class = plain(test).rsplit_once('.').map_or("", |(class, _)| class);
     format!("setUpClass ({class})")
@@ -122,7 +122,7 @@ mod tests {
         Ok(run)
     }
 
-    fn told(run: &Run) -> Vec<(String, Verdict, String)> {
+    fn summary(run: &Run) -> Vec<(String, Verdict, String)> {
         run.outcomes().into_iter().map(|outcome| (outcome.name, outcome.verdict, outcome.detail)).collect()
     }
 
@@ -154,12 +154,12 @@ mod tests {
         ];
         let expected: Vec<_> =
             expected.map(|(name, verdict, detail)| (name.to_owned(), verdict, detail.to_owned())).to_vec();
-        assert_eq!(told(&run), expected);
+        assert_eq!(summary(&run), expected);
         Ok(())
     }
 
     #[test]
-    fn what_fails_after_the_tests_of_a_class_counts() -> Result<()> {
+    fn a_failed_teardown_of_a_class_counts() -> Result<()> {
         let run = run(&[
             r#"{"event": "selected", "tests": ["tempest.a.A.test_a[id-1]"]}"#,
             r#"{"event": "result", "test": "tempest.a.A.test_a[id-1]", "verdict": "passed", "seconds": 0, "detail": ""}"#,
@@ -168,12 +168,15 @@ mod tests {
         ])?;
         assert!(!run.ended);
         let failed = ("tearDownClass (tempest.a.A)".to_owned(), Verdict::Failed, "left behind".to_owned());
-        assert_eq!(told(&run), [failed, ("tempest.a.A.test_a".to_owned(), Verdict::Passed, String::new())]);
+        assert_eq!(
+            summary(&run),
+            [failed, ("tempest.a.A.test_a".to_owned(), Verdict::Passed, String::new())]
+        );
         Ok(())
     }
 
     #[test]
-    fn lines_of_other_programs_are_no_events() {
+    fn lines_of_other_programs_are_not_events() {
         for line in ["", "Deleting servers", "{}", r#"{"event": "surprise"}"#, "[1]"] {
             assert!(serde_json::from_str::<Event>(line).is_err(), "{line}");
         }

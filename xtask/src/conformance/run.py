@@ -1,4 +1,4 @@
-"""Prepares a cloud for Tempest, runs its tests, tells what happens in lines of JSON, and leaves nothing behind."""
+"""Prepares a cloud for Tempest, runs its tests, reports events as lines of JSON, and deletes what it has created."""
 
 import configparser
 import importlib.metadata
@@ -17,21 +17,21 @@ PROGRAM = "/program"
 WORKSPACE = "/workspace"
 CONFIGURATION = f"{WORKSPACE}/tempest.conf"
 GUEST = "/guest/guest.qcow2"
-# Names of what is made here; what the tests make has a prefix of Tempest's own.
+# Names of the objects of this program; objects of the tests have Tempest's prefix.
 IMAGE = "conformance-guest"
 FLAVORS = {"conformance-small": 256, "conformance-larger": 320}
 NETWORK = "conformance-public"
 TEMPEST_PREFIX = "tempest"
-# What the tests know as passed and skipped; anything else is a failure.
+# Any other status is a failure.
 VERDICTS = {"success": "passed", "skip": "skipped"}
 
 
-def tell(event, **fields):
+def report(event, **fields):
     print(json.dumps({"event": event, **fields}), flush=True)
 
 
 def connect(settings):
-    """Uses the cloud as its administrator. The password is in the environment, under the name by which Tempest finds it."""
+    """Connects as administrator. Tempest reads the password from the same variable."""
     identity = settings["identity"]
     return openstack.connect(
         load_envvars=False,
@@ -47,7 +47,7 @@ def connect(settings):
 
 
 def versions(cloud):
-    """Tempest's version, and the newest that each API speaks."""
+    """The version of Tempest and the newest version of each API."""
     found = {"Tempest": importlib.metadata.version("tempest")}
     for interfaces in cloud.session.get_all_version_data(interface="public").values():
         for service, offered in interfaces["public"].items():
@@ -61,14 +61,14 @@ def number(version):
 
 
 def prepare(cloud, settings):
-    """Makes what tests share: the disk of a guest, two flavors, and a network that leads outside."""
+    """Creates the image, the flavors and the provider network that all tests use."""
     image = cloud.create_image(
         IMAGE,
         filename=GUEST,
         disk_format="qcow2",
         container_format="bare",
         visibility="public",
-        # A guest that does not answer the power button need not be waited for.
+        # A guest that ignores the power button is stopped after this time.
         os_shutdown_timeout="5",
         wait=True,
     )
@@ -91,7 +91,7 @@ def prepare(cloud, settings):
 
 
 def configuration(cloud, settings):
-    """The settings that every cloud shares, and those that only this one knows before anything is made in it."""
+    """The settings of every cloud and those of this one."""
     parser = configparser.RawConfigParser()
     parser.read(f"{PROGRAM}/tempest.conf")
     identity = settings["identity"]
@@ -115,8 +115,8 @@ def tempest(*arguments):
 
 
 def select(regex):
-    """The tests that will run, by name."""
-    # Tests are listed only where results can be kept.
+    """The names of the selected tests."""
+    # Listing needs a directory for results.
     stestr.commands.init_command()
     command = tempest("run", "--config-file", CONFIGURATION, "--regex", regex, "--list-tests")
     answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -127,17 +127,17 @@ def select(regex):
 
 
 def run(regex, workers):
-    """Runs the tests. That some fail is a result and not an error of this program."""
+    """Runs the tests. Failed tests are results, not errors of this program."""
     command = tempest("run", "--config-file", CONFIGURATION, "--regex", regex, "--subunit", "--concurrency", workers)
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    results = testtools.StreamToDict(tell_result)
+    results = testtools.StreamToDict(report_result)
     results.startTestRun()
     subunit.ByteStreamToStreamResult(process.stdout, non_subunit_name="output").run(results)
     results.stopTestRun()
     process.wait()
 
 
-def tell_result(test):
+def report_result(test):
     if test["status"] == "exists":
         return
     verdict = VERDICTS.get(test["status"], "failed")
@@ -147,10 +147,10 @@ def tell_result(test):
     reason = details.get("reason", "")
     if verdict == "failed":
         traces = [text for name, text in details.items() if name.startswith("traceback")]
-        # Which requests were made, without what was in them.
+        # The requests without their bodies.
         requests = [line for line in details.get("pythonlogging:''", "").splitlines() if " Request (" in line]
         reason = "\n".join(traces + requests)
-    tell("result", test=test["id"], verdict=verdict, seconds=seconds, detail=reason.strip())
+    report("result", test=test["id"], verdict=verdict, seconds=seconds, detail=reason.strip())
 
 
 def is_text(content):
@@ -158,7 +158,7 @@ def is_text(content):
 
 
 def remove(cloud):
-    """Removes what this program and the tests have made, and what those of a run that was killed have left."""
+    """Deletes the objects of this program and of the tests, also those of a killed run."""
     subprocess.run(tempest("cleanup", "--prefix", TEMPEST_PREFIX), check=True)
     for network in cloud.network.networks(name=NETWORK):
         cloud.network.delete_network(network)
@@ -175,27 +175,27 @@ def main():
         settings = json.load(file)
     os.environ["TEMPEST_CONFIG_DIR"] = WORKSPACE
     cloud = connect(settings)
-    tell("versions", versions=versions(cloud))
+    report("versions", versions=versions(cloud))
     parser = configuration(cloud, settings)
     write(parser)
-    tell("step", text="removing what an earlier run may have left")
+    report("step", text="deleting objects of earlier runs")
     remove(cloud)
     try:
-        tell("step", text="making an image, flavors and a network")
+        report("step", text="creating an image, flavors and a network")
         image, (flavor, larger), network = prepare(cloud, settings)
         parser["compute"].update(
             image_ref=image.id, image_ref_alt=image.id, flavor_ref=flavor.id, flavor_ref_alt=larger.id
         )
         parser["network"].update(public_network_id=network.id, floating_network_name=network.name)
         write(parser)
-        tell("step", text="looking for tests")
-        tell("selected", tests=select(settings["tests"]))
+        report("step", text="selecting tests")
+        report("selected", tests=select(settings["tests"]))
         run(settings["tests"], settings["workers"])
-        tell("ended")
+        report("ended")
     finally:
-        tell("step", text="removing what was made")
+        report("step", text="deleting the objects of this run")
         remove(cloud)
-    tell("removed")
+    report("removed")
 
 
 main()

@@ -1,4 +1,4 @@
-//! The tables of the document, from what became of the tests.
+//! The tables of the document, from the outcomes of tests.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,16 +6,18 @@ use std::fmt::Write as _;
 use super::explanations::{Explanation, cause};
 use super::results::{Outcome, Verdict};
 
-/// How names of tests begin, service by service.
+/// Prefixes of the names of tests by service.
 const SERVICES: [(&str, &str); 5] = [
     ("identity", "tempest.api.identity."),
     ("image", "tempest.api.image."),
     ("network", "tempest.api.network."),
     ("compute", "tempest.api.compute."),
-    ("several together", "tempest.scenario."),
+    ("scenarios", "tempest.scenario."),
 ];
-/// What is no test of a service: what classes of tests share.
+/// Results that belong to no service: fixtures of classes.
 const OTHER: &str = "other";
+
+const NONE: &str = "None.";
 
 #[derive(Default, Clone, Copy)]
 struct Counts {
@@ -72,29 +74,45 @@ pub(super) fn skipped(outcomes: &[Outcome]) -> String {
     list("reason", outcomes, Verdict::Skipped, |outcome| outcome.detail.clone())
 }
 
+/// Skipped tests grouped by reason: a full run skips too many to list.
+pub(super) fn skipped_by_reason(outcomes: &[Outcome]) -> String {
+    let mut reasons = BTreeMap::<&str, u32>::new();
+    for outcome in outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Skipped) {
+        *reasons.entry(&outcome.detail).or_default() += 1;
+    }
+    if reasons.is_empty() {
+        return NONE.to_owned();
+    }
+    let mut table = "| reason | tests |\n|---|---|\n".to_owned();
+    for (reason, tests) in reasons {
+        let _ = writeln!(table, "| {} | {tests} |", cell(reason));
+    }
+    table
+}
+
 pub(super) fn failed(outcomes: &[Outcome], explanations: &[Explanation]) -> String {
     list("cause", outcomes, Verdict::Failed, |outcome| match cause(explanations, &outcome.name) {
         Some(cause) => cause.to_owned(),
-        None => format!("not explained yet: {}", essence(&outcome.detail)),
+        None => format!("no explanation yet: {}", message(&outcome.detail)),
     })
 }
 
-fn list(column: &str, outcomes: &[Outcome], verdict: Verdict, tell: impl Fn(&Outcome) -> String) -> String {
+fn list(column: &str, outcomes: &[Outcome], verdict: Verdict, text: impl Fn(&Outcome) -> String) -> String {
     let mut rows = String::new();
     for outcome in outcomes.iter().filter(|outcome| outcome.verdict == verdict) {
-        let _ = writeln!(rows, "| `{}` | {} |", outcome.name, cell(&tell(outcome)));
+        let _ = writeln!(rows, "| `{}` | {} |", outcome.name, cell(&text(outcome)));
     }
-    if rows.is_empty() { "None.".to_owned() } else { format!("| test | {column} |\n|---|---|\n{rows}") }
+    if rows.is_empty() { NONE.to_owned() } else { format!("| test | {column} |\n|---|---|\n{rows}") }
 }
 
-/// The line of a failure that says what happened: the first that is not of the way there.
-fn essence(detail: &str) -> &str {
+/// The error message of a failure: the first line outside of the traceback.
+fn message(detail: &str) -> &str {
     let lines = detail.lines().map(str::trim_end).filter(|line| !line.is_empty());
     let mut outside = lines.filter(|line| !line.starts_with("Traceback") && !line.starts_with(' '));
     outside.next().unwrap_or(detail)
 }
 
-/// Text that cannot end a cell or a row.
+/// Text without characters that end a cell or a row.
 fn cell(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }
@@ -118,7 +136,7 @@ mod tests {
         assert_eq!(
             counts(&outcomes),
             "| service | tests | passed | failed | skipped |\n|---|---|---|---|---|\n\
-             | identity | 2 | 1 | 0 | 1 |\n| several together | 1 | 0 | 1 | 0 |\n| other | 1 | 0 | 1 | 0 |\n\
+             | identity | 2 | 1 | 0 | 1 |\n| scenarios | 1 | 0 | 1 | 0 |\n| other | 1 | 0 | 1 | 0 |\n\
              | all | 4 | 1 | 2 | 1 |\n"
         );
     }
@@ -138,10 +156,11 @@ mod tests {
             skipped(&outcomes),
             "| test | reason |\n|---|---|\n| `tempest.a.A.test_a` | a \\| b c |\n"
         );
+        assert_eq!(skipped_by_reason(&outcomes), "| reason | tests |\n|---|---|\n| a \\| b c | 1 |\n");
         let explanations = [Explanation { tests: "tempest.a.A.test_c", cause: "the moon" }];
         assert_eq!(
             failed(&outcomes, &explanations),
-            "| test | cause |\n|---|---|\n| `tempest.a.A.test_b` | not explained yet: Error: no |\n\
+            "| test | cause |\n|---|---|\n| `tempest.a.A.test_b` | no explanation yet: Error: no |\n\
              | `tempest.a.A.test_c` | the moon |\n"
         );
         assert_eq!(failed(&outcomes[..1], &explanations), "None.");
