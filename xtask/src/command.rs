@@ -50,9 +50,14 @@ impl Log {
         let directory = directories.logs();
         std::fs::create_dir_all(&directory)
             .with_context(|| format!("failed to create {}", directory.display()))?;
-        let path = directory.join(format!("{}.log", step.replace([' ', '/', ':'], "-")));
+        let path = Self::path_of(directories, step);
         File::create(&path).with_context(|| format!("failed to create {}", path.display()))?;
         Ok(Self { path, mark: Mark::step(directories) })
+    }
+
+    /// The file of a step's log.
+    pub(crate) fn path_of(directories: &Directories, step: &str) -> PathBuf {
+        directories.logs().join(format!("{}.log", step.replace([' ', '/', ':'], "-")))
     }
 
     pub(crate) fn path(&self) -> &Path {

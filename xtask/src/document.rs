@@ -31,19 +31,32 @@ impl Document {
         fs::write(&self.path, text).with_context(|| format!("failed to write {}", self.path.display()))
     }
 
+    /// The table of a part.
+    pub(crate) fn read_part(&self, part: &str) -> Result<String> {
+        let text = self.read()?;
+        let (_, table, _) = self.split(&text, part)?;
+        Ok(table.to_owned())
+    }
+
     fn read(&self) -> Result<String> {
         fs::read_to_string(&self.path).with_context(|| format!("failed to read {}", self.path.display()))
     }
 
     /// The document with another table in the place of a part.
     fn placed(&self, document: &str, part: &str, table: &str) -> Result<String> {
+        let (before, _, after) = self.split(document, part)?;
+        Ok(format!("{before}\n{table}\n{after}"))
+    }
+
+    /// The text up to a part's first mark, its table, and the text from its second mark on.
+    fn split<'a>(&self, document: &'a str, part: &str) -> Result<(&'a str, &'a str, &'a str)> {
         let (begin, end) = (format!("<!-- {part} begins -->"), format!("<!-- {part} ends -->"));
-        let split =
-            document.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?)));
-        let Some((before, (_, after))) = split else {
+        let first = document.find(&begin).map(|position| position + begin.len());
+        let marks = first.and_then(|first| Some((first, first + document[first..].find(&end)?)));
+        let Some((first, last)) = marks else {
             bail!("{} has no place for {part}: put {begin} and {end} where its table belongs", self.name);
         };
-        Ok(format!("{before}{begin}\n{table}\n{end}{after}"))
+        Ok((&document[..first], &document[first..last], &document[last..]))
     }
 }
 

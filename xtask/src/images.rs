@@ -118,7 +118,12 @@ impl Builder {
 
     /// Name and content tag of an image of the table, without the registry.
     pub(crate) fn name(&self, image: &str) -> Result<String> {
-        Ok(format!("{PROJECT}/{image}:{}", self.key(image)?.digits()))
+        Ok(format!("{PROJECT}/{image}:{}", self.digits(image)?))
+    }
+
+    /// The content tag of an image of the table.
+    pub(crate) fn digits(&self, image: &str) -> Result<String> {
+        Ok(self.key(image)?.digits())
     }
 
     /// The program of this workspace that an image carries, once its step is done. Image and host run the same

@@ -1,27 +1,32 @@
 //! Every layer of tests, cheapest first, and the line that counts them.
 
+mod catalogue;
 mod lifecycle;
 mod outcome;
 mod suite;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 
 use crate::cloud;
 use crate::cluster::{self, existing::Existing, settings::Settings};
 use crate::command::Log;
+use crate::conformance::DOCUMENT;
 use crate::directories::Directories;
+use crate::document::Document;
 use crate::golang::Program;
 use crate::graph::{Graph, Weight};
 use crate::images::Builder;
 use crate::process;
 use crate::progress::{self, Progress};
 use crate::store::{self, Key};
+use catalogue::Destination;
 use outcome::{Counts, Outcome, run_tests};
 
 /// The nodes of a cluster that is made for the tests: enough to lose one.
@@ -35,6 +40,12 @@ pub(crate) struct Arguments {
     /// Run only those tests of a suite whose names contain this.
     #[arg(long, value_name = "TEXT", requires = "only")]
     name: Option<String>,
+    /// Run the proof of this service alone. Needs --only catalogue.
+    #[arg(long, value_name = "NAME", requires = "only")]
+    service: Option<String>,
+    /// Write the results of the proofs to docs/conformance.md. Needs --only catalogue.
+    #[arg(long, requires = "only")]
+    write: bool,
     #[command(flatten)]
     existing: Existing,
     /// Leave the cluster up that was made for the tests.
@@ -43,6 +54,30 @@ pub(crate) struct Arguments {
     /// Run tests of suites too that are left out since they take long.
     #[arg(long)]
     long: bool,
+}
+
+impl Arguments {
+    fn layers(&self) -> Vec<Layer> {
+        let all = Layer::value_variants().iter().copied();
+        match self.only {
+            Some(only) => vec![only],
+            // The proofs are checks of e2e.
+            None => all.filter(|layer| *layer != Layer::Catalogue).collect(),
+        }
+    }
+
+    /// Part of the names of the tests to run.
+    fn filter(&self) -> Option<String> {
+        match (self.only, &self.service) {
+            (Some(Layer::Catalogue), Some(service)) => Some(format!("{}{service}", catalogue::PREFIX)),
+            (Some(Layer::Catalogue), None) => Some(catalogue::PREFIX.to_owned()),
+            _ => self.name.clone(),
+        }
+    }
+
+    fn destination(&self) -> Destination {
+        if self.write { Destination::Document } else { Destination::Terminal }
+    }
 }
 
 /// The layers in the order in which they run.
@@ -63,6 +98,8 @@ enum Layer {
     /// The operator makes a cloud that real clients use, and keeps it up when something fails.
     #[value(name = "e2e")]
     EndToEnd,
+    /// The proofs of e2e alone, on the cloud that `up` made or a new one. It runs only by name.
+    Catalogue,
     /// A cluster is finished after a kill at any moment, and removed without a trace.
     Lifecycle,
 }
@@ -73,7 +110,7 @@ impl Layer {
         match self {
             Self::Apiserver => Some("apiserver"),
             Self::Smoke => Some("smoke"),
-            Self::EndToEnd => Some("e2e"),
+            Self::EndToEnd | Self::Catalogue => Some("e2e"),
             _ => None,
         }
     }
@@ -98,7 +135,7 @@ impl Layer {
     fn images(self, directories: &Directories, builder: &Builder) -> Result<Vec<String>> {
         match self {
             Self::Smoke => builder.all_names(),
-            Self::EndToEnd => cloud::images(directories, &cloud::samples(directories)?),
+            Self::EndToEnd | Self::Catalogue => cloud::images(directories, &cloud::samples(directories)?),
             _ => Ok(Vec::new()),
         }
     }
@@ -111,8 +148,16 @@ const LINT: &str = "clippy --workspace --lib --bins --tests --test apiserver --t
 const CARGO_DENY: &str = "=0.20.2";
 
 pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<ExitCode> {
-    let all = Layer::value_variants().iter().copied();
-    let layers: Vec<Layer> = all.filter(|layer| arguments.only.is_none_or(|only| only == *layer)).collect();
+    let layers = arguments.layers();
+    if (arguments.service.is_some() || arguments.write) && arguments.only != Some(Layer::Catalogue) {
+        bail!("--service and --write need --only catalogue");
+    }
+    if arguments.write {
+        Document::new(&directories.checkout, DOCUMENT).require_places([catalogue::PART])?;
+    }
+    if let Some(service) = &arguments.service {
+        catalogue::require_proof(directories, service)?;
+    }
     let outcome = Outcome::default();
     let xtask = keep_program(directories)?;
     let existed = Settings::load(directories)?.is_some();
@@ -191,7 +236,7 @@ fn run_layers(
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             builder.add_steps(&mut graph, &names)?;
         }
-    } else if layers.contains(&Layer::EndToEnd) {
+    } else if layers.iter().any(|layer| layer.suite() == Some("e2e")) {
         builder.add_program(&mut graph, "operator")?;
     }
     if layers.contains(&Layer::Apiserver) {
@@ -203,12 +248,7 @@ fn run_layers(
     if suites.is_empty() {
         return Ok(());
     }
-    let mut environment =
-        suite::environment(directories, &arguments.existing, settings.as_ref(), &builder, xtask)?;
-    if layers.contains(&Layer::Apiserver) {
-        let helm = Program::Helm.place(directories)?.join("helm");
-        environment.insert("APISERVER_HELM", helm.display().to_string());
-    }
+    let environment = environment(directories, arguments, layers, settings.as_ref(), &builder, xtask)?;
     let mut graph = Graph::default();
     let mut before: Vec<&str> = Vec::new();
     for suite in suites {
@@ -216,7 +256,7 @@ fn run_layers(
         graph.add(suite, Weight::Heavy, &before, move |log| {
             let mut command = cargo(directories);
             command.args(suite::arguments(suite).split(' ')).envs(environment);
-            command.arg("--").args(&arguments.name);
+            command.arg("--").args(arguments.filter());
             if arguments.long {
                 command.arg("--include-ignored");
             }
@@ -224,7 +264,45 @@ fn run_layers(
         });
         before = vec![suite];
     }
-    graph.run(directories, &progress)
+    graph.run(directories, &progress)?;
+    if layers.iter().any(|layer| layer.suite() == Some("e2e")) {
+        return report_checks(directories, arguments, &builder);
+    }
+    Ok(())
+}
+
+/// The environment of the suites of these layers.
+fn environment(
+    directories: &Directories,
+    arguments: &Arguments,
+    layers: &[Layer],
+    settings: Option<&Settings>,
+    builder: &Builder,
+    xtask: &Path,
+) -> Result<BTreeMap<&'static str, String>> {
+    let mut environment = suite::environment(directories, &arguments.existing, settings, builder, xtask)?;
+    if layers.contains(&Layer::Apiserver) {
+        let helm = Program::Helm.place(directories)?.join("helm");
+        environment.insert("APISERVER_HELM", helm.display().to_string());
+    }
+    if layers.contains(&Layer::Catalogue) {
+        let kubectl = suite::kubectl(directories, &arguments.existing)?;
+        environment.extend(catalogue::existing_cloud(&kubectl)?.map(|cloud| ("E2E_CLOUD", cloud)));
+    }
+    Ok(environment)
+}
+
+/// Shows the checks of e2e with their times, and the results of the proofs or those that are stale.
+fn report_checks(directories: &Directories, arguments: &Arguments, builder: &Builder) -> Result<()> {
+    let path = Log::path_of(directories, "e2e");
+    let log = fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
+    for check in suite::timed_checks(&log) {
+        progress::say(&format!("  {check}"));
+    }
+    if arguments.only == Some(Layer::Catalogue) {
+        return catalogue::report(directories, builder, &log, arguments.destination());
+    }
+    catalogue::print_stale(directories, builder)
 }
 
 /// What needs only the source, one after the other: cargo's own lock would make them wait anyway.
@@ -288,7 +366,7 @@ mod tests {
     #[test]
     fn every_suite_is_linted_built_and_run_by_its_name() {
         let suites: Vec<&str> = Layer::value_variants().iter().filter_map(|layer| layer.suite()).collect();
-        assert_eq!(suites, ["apiserver", "smoke", "e2e"]);
+        assert_eq!(suites, ["apiserver", "smoke", "e2e", "e2e"]);
         for suite in suites {
             assert!(LINT.contains(&format!("--test {suite} ")), "{LINT}");
         }

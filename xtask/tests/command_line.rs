@@ -32,7 +32,7 @@ fn a_number_of_nodes_out_of_range_is_refused() -> Result<()> {
 #[test]
 fn values_that_cannot_work_are_named_with_a_remedy() -> Result<()> {
     let cache = place("values");
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["cluster", "power-off", "node7"], "make one with cargo xtask cluster up"),
         (&["cluster", "power-on", "node7"], "make one with cargo xtask cluster up"),
         (
@@ -50,6 +50,11 @@ fn values_that_cannot_work_are_named_with_a_remedy() -> Result<()> {
             &["up", "--context", "a", "--registry", "b", "--nodes", "2"],
             "leave --nodes and the address options",
         ),
+        (
+            &["test", "--only", "catalogue", "--service", "swift"],
+            "--service swift: no such proof; tests/e2e/proofs has glance, keystone",
+        ),
+        (&["test", "--only", "unit", "--write"], "--service and --write need --only catalogue"),
         (&["down", "--timeout", "0m"], "give a number of seconds, minutes or hours"),
     ];
     for (arguments, expected) in cases {
