@@ -1,4 +1,4 @@
-//! Objects as people write them: files of YAML, with what must become of them in the first line.
+//! Objects as users write them: YAML files whose first line states the expected result.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use serde_json::Value;
 pub struct File {
     /// The file's path from the checkout's root.
     pub name: String,
-    /// What the first line says.
+    /// From the first line.
     pub expectation: Expectation,
     pub objects: Vec<Value>,
 }
 
-/// What must become of the objects of a file.
+/// The expected result for the objects of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expectation {
     Accepted,
@@ -24,14 +24,14 @@ pub enum Expectation {
     Refused(String),
 }
 
-/// Files that belong to this suite.
+/// Files of this suite.
 pub fn files(directory: &str) -> Result<Vec<File>> {
     let files = read(&root().join("tests/apiserver/corpus").join(directory))?;
-    ensure!(!files.is_empty(), "there is nothing in corpus/{directory}");
+    ensure!(!files.is_empty(), "corpus/{directory} is empty");
     Ok(files)
 }
 
-/// Files that people begin with; none while there is no such directory.
+/// The samples of the project.
 pub fn samples() -> Result<Vec<File>> {
     let directory = root().join("samples");
     if directory.exists() { read(&directory) } else { Ok(Vec::new()) }
@@ -60,19 +60,19 @@ fn read(directory: &Path) -> Result<Vec<File>> {
 fn read_file(path: &Path) -> Result<File> {
     let name = path.strip_prefix(root()).unwrap_or(path).display().to_string();
     let text = fs::read_to_string(path).with_context(|| format!("failed to read {name}"))?;
-    parse(name.clone(), &text).with_context(|| format!("{name} is no file of the corpus"))
+    parse(name.clone(), &text).with_context(|| format!("{name} is not a file of the corpus"))
 }
 
 fn parse(name: String, text: &str) -> Result<File> {
     let first = text.lines().next().unwrap_or_default();
     let expectation = match first.strip_prefix("# refused:") {
-        Some(part) if part.trim().is_empty() => bail!("the first line does not say what the refusal says"),
+        Some(part) if part.trim().is_empty() => bail!("the first line has no part of the message"),
         Some(part) => Expectation::Refused(part.trim().to_owned()),
         None => Expectation::Accepted,
     };
     let objects: Vec<Value> = serde_saphyr::from_multiple(text)?;
     let objects: Vec<Value> = objects.into_iter().filter(|object| !object.is_null()).collect();
-    ensure!(!objects.is_empty(), "it holds no object");
+    ensure!(!objects.is_empty(), "it has no object");
     Ok(File { name, expectation, objects })
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_line_says_what_must_become_of_the_objects() -> Result<()> {
+    fn the_first_line_states_the_expected_result() -> Result<()> {
         let file = parse("x".to_owned(), "# refused: too long\na: 1\n---\nb: \"2\"\n")?;
         assert_eq!(file.expectation, Expectation::Refused("too long".to_owned()));
         assert_eq!(file.objects, [serde_json::json!({ "a": 1 }), serde_json::json!({ "b": "2" })]);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_is_where_its_first_line_belongs() -> Result<()> {
+    fn the_directory_of_a_file_matches_its_first_line() -> Result<()> {
         for file in files("accepted")?.iter().chain(&files("defaults")?) {
             assert_eq!(file.expectation, Expectation::Accepted, "{}", file.name);
         }
@@ -107,8 +107,8 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_of_every_definition_is_broken_somewhere() -> Result<()> {
-        let broken: Vec<String> = [files("refused")?, files("changed")?]
+    fn every_rule_has_an_object_that_violates_it() -> Result<()> {
+        let violated: Vec<String> = [files("refused")?, files("changed")?]
             .concat()
             .into_iter()
             .filter_map(|file| match file.expectation {
@@ -121,8 +121,8 @@ mod tests {
             collect_messages(&serde_json::to_value(service.crd())?, &mut messages);
         }
         assert!(messages.len() > 5, "{messages:?}");
-        messages.retain(|message| !broken.iter().any(|part| message.contains(part)));
-        assert!(messages.is_empty(), "no file of the corpus is refused for: {messages:#?}");
+        messages.retain(|message| !violated.iter().any(|part| message.contains(part)));
+        assert!(messages.is_empty(), "no file of the corpus violates: {messages:#?}");
         Ok(())
     }
 

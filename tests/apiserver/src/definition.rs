@@ -1,4 +1,4 @@
-//! The definitions of all kinds, put in place once for all tests.
+//! The CRDs of all kinds, installed once for all tests.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ const ESTABLISHMENT: Duration = Duration::from_mins(1);
 
 static INSTALLED: OnceCell<()> = OnceCell::const_new();
 
-/// Sees to it that the cluster serves every kind exactly as this checkout defines it. Definitions stay behind: to
-/// remove one is to remove every object of its kind.
+/// Installs every CRD exactly as this checkout defines it. CRDs stay: deleting one would delete every object of its
+/// kind.
 pub async fn install(client: &Client) -> Result<()> {
     INSTALLED.get_or_try_init(|| install_all(client)).await.copied()
 }
@@ -34,7 +34,7 @@ async fn install_all(client: &Client) -> Result<()> {
         })
         .await?;
     }
-    // Established is said a moment before the first request is answered.
+    // The API server serves requests a moment after it reports Established.
     eventually("every kind to be served", ESTABLISHMENT, async || {
         let served = client.list_api_group_resources(&format!("{GROUP}/{VERSION}")).await?;
         let missing = kinds().into_iter().find(|kind| !served.resources.iter().any(|r| r.kind == kind.kind));
@@ -54,11 +54,11 @@ async fn install_one(api: &Api<CustomResourceDefinition>, wanted: &CustomResourc
     if is_same(&applied, wanted) {
         return Ok(());
     }
-    // An older definition that others applied leaves fields and rules behind, and then every test would speak of
-    // another schema than this checkout's.
+    // Fields and rules of an older CRD with other field managers would remain, and tests would see another schema than
+    // this checkout's.
     let replacement = CustomResourceDefinition { metadata: applied.metadata, ..wanted.clone() };
     let replaced = api.replace(&name, &PostParams::default(), &replacement).await?;
-    ensure!(is_same(&replaced, wanted), "the API server stores another schema than it is given");
+    ensure!(is_same(&replaced, wanted), "the API server stores another schema than this checkout's");
     Ok(())
 }
 
@@ -66,7 +66,7 @@ fn is_same(found: &CustomResourceDefinition, wanted: &CustomResourceDefinition) 
     found.spec.versions == wanted.spec.versions
 }
 
-/// The status of a condition, where the definition has it.
+/// The status of a condition, if the CRD has it.
 #[must_use]
 pub fn condition<'a>(definition: &'a CustomResourceDefinition, name: &str) -> Option<&'a str> {
     let conditions = definition.status.as_ref()?.conditions.as_ref()?;

@@ -1,4 +1,4 @@
-//! What installs the operator: the committed objects, and what the tools of people make of them.
+//! The installation of the operator: the committed objects, and the output of kustomize and Helm.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use crate::corpus::root;
 use crate::server::title;
 
-/// The operator's name, and its namespace in everything that is committed.
+/// Name and namespace of the operator in all committed files.
 const NAME: &str = "openstack-operator";
 const CHART: &str = "deploy/helm/openstack-operator";
-/// What the process takes where a variable is not set; an empty one counts as that.
+/// Defaults of the process for variables that are unset or empty.
 const DEFAULTS: [&str; 3] = ["", "kolla", "cluster.local"];
 
-/// The objects that the files of the kustomize base hold, with no tool in between.
+/// The objects in the files of the kustomize base.
 pub fn committed() -> Result<Vec<Value>> {
     let mut objects = Vec::new();
     for directory in ["deploy/crds", "deploy/kustomize"] {
@@ -33,32 +33,32 @@ pub fn committed() -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// What `kubectl apply -k` would apply.
+/// The objects that `kubectl apply -k` applies.
 pub fn kustomized() -> Result<Vec<Value>> {
     parse(&run("APISERVER_KUBECTL", "kubectl", &["kustomize", "deploy/kustomize"])?)
 }
 
-/// What `helm install` would apply, with values as on its command line.
+/// The objects that `helm install` applies, with values as on its command line.
 pub fn charted(values: &[&str]) -> Result<Vec<Value>> {
     let mut arguments = vec!["template", NAME, CHART, "--namespace", NAME, "--include-crds"];
     arguments.extend(values.iter().flat_map(|value| ["--set", value]));
     parse(&run("APISERVER_HELM", "helm", &arguments)?)
 }
 
-/// Fails where Helm has anything to say against the chart.
+/// Fails if Helm reports a problem of the chart.
 pub fn lint_chart() -> Result<()> {
     run("APISERVER_HELM", "helm", &["lint", "--strict", CHART]).map(|_| ())
 }
 
-/// Objects by kind and name, without what says the same as leaving it out.
+/// Objects by kind and name, without fields that equal their absence.
 pub fn by_title(objects: &[Value]) -> Result<BTreeMap<String, Value>> {
     let titled: BTreeMap<String, Value> =
         objects.iter().map(|object| (title(object), plain(whole_numbers(object)))).collect();
-    ensure!(titled.len() == objects.len(), "something is there twice: {:?}", titled.keys());
+    ensure!(titled.len() == objects.len(), "an object occurs twice: {:?}", titled.keys());
     Ok(titled)
 }
 
-/// 1.0 is written as 1 by one tool and not by another.
+/// Tools disagree on writing 1.0 as 1.
 fn whole_numbers(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -86,16 +86,16 @@ fn plain(mut object: Value) -> Value {
 }
 
 fn parse(text: &str) -> Result<Vec<Value>> {
-    let objects: Vec<Value> = serde_saphyr::from_multiple(text).context("this is no YAML")?;
+    let objects: Vec<Value> = serde_saphyr::from_multiple(text).context("the output is not YAML")?;
     Ok(objects.into_iter().filter(|object| !object.is_null()).collect())
 }
 
-/// Runs a tool that the runner names, in the checkout.
+/// Runs the tool that a variable names, in the checkout.
 fn run(variable: &str, name: &str, arguments: &[&str]) -> Result<String> {
     let program = std::env::var_os(variable).with_context(|| {
         format!("{variable} does not name {name}: run through `cargo xtask test --only apiserver`")
     })?;
-    // The local cluster's kubectl is one of many in one program, which goes by the name that it is called by.
+    // The local cluster's program contains many tools and runs the one by whose name it is called.
     let output = Command::new(&program)
         .arg0(name)
         .args(arguments)
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_and_what_says_the_same_are_equal() -> Result<()> {
+    fn absent_fields_equal_their_defaults() -> Result<()> {
         let deployment = |more: Value, variables: Value| {
             let mut pod = json!({ "containers": [{ "env": variables }] });
             for (field, value) in more.as_object().into_iter().flatten() {
@@ -127,19 +127,19 @@ mod tests {
             json!({ "kind": "Deployment", "metadata": { "name": "x" }, "spec": { "template": { "spec": pod } } })
         };
         let own = json!({ "name": "POD", "valueFrom": {} });
-        let silent = [deployment(json!({ "terminationGracePeriodSeconds": 1.0 }), json!([own]))];
+        let absent = [deployment(json!({ "terminationGracePeriodSeconds": 1.0 }), json!([own]))];
         let empty = json!({ "name": "TAG", "value": "" });
         let more = json!({ "imagePullSecrets": [], "terminationGracePeriodSeconds": 1 });
-        let told = [deployment(more, json!([own, empty]))];
-        assert_eq!(by_title(&silent)?, by_title(&told)?);
+        let explicit = [deployment(more, json!([own, empty]))];
+        assert_eq!(by_title(&absent)?, by_title(&explicit)?);
         let other = [deployment(json!({}), json!([own, { "name": "TAG", "value": "1" }]))];
-        assert_ne!(by_title(&silent)?, by_title(&other)?);
-        assert!(by_title(&[silent, other].concat()).is_err());
+        assert_ne!(by_title(&absent)?, by_title(&other)?);
+        assert!(by_title(&[absent, other].concat()).is_err());
         Ok(())
     }
 
     #[test]
-    fn everything_that_is_committed_is_read() -> Result<()> {
+    fn all_committed_objects_are_read() -> Result<()> {
         let titled = by_title(&committed()?)?;
         for title in ["Namespace", "ServiceAccount", "ClusterRole", "RoleBinding", "Deployment"] {
             assert!(titled.contains_key(&format!("{title} {NAME}")), "{title}");

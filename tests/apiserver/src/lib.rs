@@ -1,5 +1,4 @@
-//! What the tests share: requests that show warnings, the definitions in place, a corpus of objects, renders, and what
-//! installs the operator.
+//! Shared code of the tests: requests with warnings, CRDs, a corpus of objects, renders and the installation.
 
 pub mod corpus;
 pub mod definition;

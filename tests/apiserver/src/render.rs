@@ -1,4 +1,4 @@
-//! What the operator would apply for an object: planned from what the API server returns, and lowered.
+//! The objects that the operator would apply, planned from the API server's answers.
 
 use std::collections::BTreeMap;
 
@@ -20,21 +20,21 @@ use serde_json::{Value, json};
 
 use crate::server::{Effect, Server, accepted, title};
 
-/// Stands for the uid of an owner in what is not stored.
+/// The UID of an owner that is not stored.
 const OWNER: &str = "00000000-0000-4000-8000-000000000000";
-/// Base64 of a word.
+/// Base64 of `secret`.
 const SECRET_VALUE: &str = "c2VjcmV0";
 
 /// An object with its plan.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// The object as it is written.
+    /// The object as the user writes it.
     pub object: Manifest,
     pub instance: Instance,
     pub plan: Plan,
 }
 
-/// Plans the operator's objects among these, the objects that they consist of, and those that they use.
+/// Plans the operator's objects among these, their children, and the objects that they use.
 pub async fn plan(server: &Server, objects: &[Value]) -> Result<Vec<Planned>> {
     let own = objects.iter().filter(|object| is_own(object));
     let waiting = own.map(|object| without_nulls(server.placed(object))).collect();
@@ -49,7 +49,7 @@ fn is_own(object: &Value) -> bool {
     object["apiVersion"].as_str().is_some_and(|version| version.starts_with(GROUP))
 }
 
-/// A null is a field that is left out, for the API server and for whoever renders without one.
+/// The API server drops null fields, and so does a render without one.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -68,7 +68,7 @@ struct Planning<'a> {
 }
 
 impl Planning<'_> {
-    /// Plans one object whose needs are met, or adds what an object uses and nobody gave.
+    /// Plans one object whose needs are met, or adds a missing object that others use.
     async fn step(&mut self) -> Result<()> {
         let mut missing = Vec::new();
         for (index, object) in self.waiting.iter().enumerate() {
@@ -111,11 +111,11 @@ impl Planning<'_> {
         let object: DynamicObject = serde_json::from_value(stored)?;
         let decoded = service.decode(&object)?;
         let needs = decoded.needs();
-        // No Service has been given a number; its name stands for it.
+        // Services have no addresses yet, so their names replace them.
         for name in needs.addresses {
             self.resolved.addresses.insert(name.clone(), name);
         }
-        // There is one node, and it is always the right one.
+        // One node, which every selector matches.
         self.resolved.nodes =
             needs.nodes.map(|need| ("node-a".to_owned(), need.labels)).into_iter().collect();
         let plan_of = |object: &dyn AnyObject| object.plan(&self.resolved, &site(), &BTreeMap::new());
@@ -150,7 +150,7 @@ impl Planning<'_> {
 
 fn service(object: &Value) -> Result<&'static dyn AnyService> {
     let kind = object["kind"].as_str().unwrap_or_default();
-    of_kind(kind).with_context(|| format!("{kind:?} is no kind of the operator"))
+    of_kind(kind).with_context(|| format!("{kind:?} is not a kind of the operator"))
 }
 
 fn site() -> Site {
@@ -161,8 +161,8 @@ fn site() -> Site {
 }
 
 impl Planned {
-    /// Every manifest that the object can stand for: on its first day, and while it is changed to another image
-    /// after keys were rotated. Where both have an object of the same name, that of the change comes first.
+    /// Every manifest of the object: of its creation, and of a change of its image after a key rotation. Of two manifests
+    /// with the same name, that of the change comes first.
     #[must_use]
     pub fn manifests(&self) -> Vec<Manifest> {
         let facts = SecretFacts { revision: "1".to_owned(), rotations: 1 };
@@ -180,7 +180,7 @@ impl Planned {
         all
     }
 
-    /// The same, owned by an object that nothing stores.
+    /// The same with an owner that is not stored.
     #[must_use]
     pub fn owned_manifests(&self) -> Vec<Manifest> {
         let instance = Instance { uid: OWNER.to_owned(), ..self.instance.clone() };
@@ -188,7 +188,7 @@ impl Planned {
     }
 }
 
-/// A Secret of the plan with values that stand for what the operator generates.
+/// A Secret of the plan with placeholders for generated values.
 fn secret(instance: &Instance, plan: &SecretPlan) -> Manifest {
     let keys: Vec<&str> = match &plan.content {
         SecretContent::Entries(entries) => entries.keys().map(String::as_str).collect(),
@@ -199,10 +199,9 @@ fn secret(instance: &Instance, plan: &SecretPlan) -> Manifest {
     manifest(SECRET, &plan.name, &instance.metadata(&plan.name, None), fields)
 }
 
-/// The manifest so that nothing comes of it when it is stored: no pod starts, no route is served, and the operator
-/// leaves it alone.
+/// The manifest without effects when it is stored: no pod starts, no route serves, and the operator is paused.
 #[must_use]
-pub fn still(manifest: &Manifest) -> Value {
+pub fn inert(manifest: &Manifest) -> Value {
     let mut body = manifest.body.clone();
     match manifest.kind {
         DEPLOYMENT | STATEFUL_SET => body["spec"]["replicas"] = json!(0),

@@ -1,4 +1,4 @@
-//! Requests to the API server that validate strictly, and answers with the warnings that a client would not see.
+//! Requests to the API server with strict validation, and answers with their warnings.
 
 use anyhow::{Context, Result, bail, ensure};
 use http_body_util::BodyExt;
@@ -13,24 +13,24 @@ use openstack_operator_services::kinds;
 use openstack_operator_smoke::Sandbox;
 use serde_json::Value;
 
-/// Writes everything that these tests make.
+/// The field manager of these tests.
 pub const MANAGER: &str = "apiserver-test";
 
-/// Whether a request leaves something behind.
+/// Whether a request stores its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     DryRun,
     Stored,
 }
 
-/// What the API server makes of an object.
+/// The API server's answer to an accepted object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub object: Value,
     pub warnings: Vec<String>,
 }
 
-/// Why the API server does not take an object.
+/// The API server's reason to reject an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     pub code: u64,
@@ -55,7 +55,7 @@ impl Server {
         &self.namespace
     }
 
-    /// What would come of creating the object, as `kubectl create` does.
+    /// A dry run of creating the object, as `kubectl create` does.
     pub async fn create(&self, object: &Value) -> Result<Result<Answer, Refusal>> {
         let (collection, object) = self.collection(object).await?;
         let address = collection + "?" + &options(Effect::DryRun);
@@ -76,7 +76,7 @@ impl Server {
         answer.map(|answer| answer.object).map_err(|refusal| refusal.of(object))
     }
 
-    /// The object in this namespace, whatever namespace it was written for.
+    /// The object in this namespace.
     #[must_use]
     pub fn placed(&self, object: &Value) -> Value {
         let mut placed = object.clone();
@@ -86,10 +86,10 @@ impl Server {
         placed
     }
 
-    /// Where objects of its kind are, and the object as it is sent there.
+    /// The path of the objects of its kind, and the object in this namespace.
     async fn collection(&self, object: &Value) -> Result<(String, Value)> {
         let types: TypeMeta =
-            serde_json::from_value(object.clone()).with_context(|| format!("no object: {object}"))?;
+            serde_json::from_value(object.clone()).with_context(|| format!("not an object: {object}"))?;
         let (resource, scope) = self.resource(&types).await?;
         Ok(match scope {
             Scope::Namespaced => {
@@ -99,7 +99,7 @@ impl Server {
         })
     }
 
-    /// The kinds that the operator knows are not asked for: they need not be in discovery yet.
+    /// The operator's kinds need no discovery, which may not list them yet.
     async fn resource(&self, types: &TypeMeta) -> Result<(ApiResource, Scope)> {
         let known: Vec<Kind> = kinds().into_iter().chain(CHILD_KINDS.iter().copied()).collect();
         let is_meant = |kind: &&Kind| kind.kind == types.kind && kind.api_version() == types.api_version;
@@ -107,7 +107,7 @@ impl Server {
             return Ok((kind.resource(), Scope::Namespaced));
         }
         let kind = GroupVersionKind::try_from(types)?;
-        ensure!(kind.group != GROUP, "{} is no kind of the operator", types.kind);
+        ensure!(kind.group != GROUP, "{} is not a kind of the operator", types.kind);
         let found = discovery::pinned_kind(&self.client, &kind).await;
         let (resource, capabilities) = found
             .with_context(|| format!("the cluster does not know {} {}", types.api_version, types.kind))?;
@@ -146,11 +146,11 @@ impl Server {
 }
 
 impl Answer {
-    /// The object, which must have been taken without a warning.
+    /// The object, which must have been accepted without a warning.
     pub fn quiet(self) -> Result<Value> {
         ensure!(
             self.warnings.is_empty(),
-            "{} is taken with warnings: {:?}",
+            "{} is accepted with warnings: {:?}",
             title(&self.object),
             self.warnings
         );
@@ -165,7 +165,7 @@ impl Refusal {
     }
 }
 
-/// What the API server makes of an object that it must take without a warning.
+/// The stored form of an object that the API server must accept without a warning.
 pub fn accepted(object: &Value, answer: Result<Answer, Refusal>) -> Result<Value> {
     answer.map_err(|refusal| refusal.of(object))?.quiet()
 }
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warning_is_read_out_of_its_header() {
+    fn a_warning_is_parsed_from_its_header() {
         assert_eq!(warning_text(r#"299 - "there is no \"spec.x\" here""#), r#"there is no "spec.x" here"#);
         assert_eq!(warning_text(r#"299 - "it ends in \"x\"""#), r#"it ends in "x""#);
         assert_eq!(warning_text("299 - plain"), "299 - plain");

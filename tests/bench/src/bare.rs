@@ -1,4 +1,4 @@
-//! The same cloud by hand: the operator's own manifests, created and waited for in the order of what needs what.
+//! The same cloud without the operator: its manifests, created in the order of their dependencies.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -24,30 +24,30 @@ use crate::cluster::api;
 use crate::planned::Planned;
 use crate::secret::Values;
 
-/// Who owns the fields of what is made by hand.
+/// The field manager of objects that are created by hand.
 const MANAGER: &str = "openstack-operator-bench";
 /// How long one object may take.
 const PART_START: Duration = Duration::from_mins(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// As a person with a list of commands does it: each is waited for before the next.
+    /// Like a list of commands: each object is ready before the next one is created.
     OneByOne,
-    /// As fast as can be: everything that needs nothing of each other at once.
+    /// As fast as possible: independent objects are created concurrently.
     SideBySide,
 }
 
-/// Makes the cloud and returns how long that took.
+/// Creates the cloud and returns the time that it took.
 pub(crate) async fn run(sandbox: &Sandbox, cloud: &[Planned], order: Order) -> Result<Duration> {
     for part in cloud {
         let members = part.plan.workloads.iter().map(|workload| workload.replicas).max().unwrap_or(0);
         ensure!(
             !(part.service.directs() && members > 1),
-            "{} has {members} members, which only the operator can join: measure a cloud with one",
+            "{} has {members} members, and only the operator can form such a cluster: measure a cloud with one",
             part.name
         );
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut values = Values::default();
     for secret in cloud.iter().flat_map(|part| &part.plan.secrets) {
         let body = json!({
@@ -60,7 +60,7 @@ pub(crate) async fn run(sandbox: &Sandbox, cloud: &[Planned], order: Order) -> R
     let work = Work { sandbox, cloud, values };
     let make = async |part| {
         let made = work.make(part, order).await;
-        made.with_context(|| format!("failed to make {}", part.name))
+        made.with_context(|| format!("failed to create {}", part.name))
     };
     match order {
         Order::OneByOne => {
@@ -72,7 +72,7 @@ pub(crate) async fn run(sandbox: &Sandbox, cloud: &[Planned], order: Order) -> R
             try_join_all(cloud.iter().map(make)).await?;
         }
     }
-    Ok(begun.elapsed())
+    Ok(started.elapsed())
 }
 
 pub(crate) struct Work<'a> {
@@ -86,11 +86,11 @@ impl Work<'_> {
         let plan = &part.plan;
         for database in &plan.databases {
             self.wait_for_other(&database.provider).await?;
-            self.make_database(database).await?;
+            self.create_database(database).await?;
         }
         for claim in &plan.messaging {
             self.wait_for_other(&claim.provider).await?;
-            self.make_virtual_host(claim).await?;
+            self.create_virtual_host(claim).await?;
         }
         for manifest in of(part, Phase::Config) {
             self.create(manifest).await?;
@@ -99,10 +99,10 @@ impl Work<'_> {
             self.create(task).await?;
             self.wait_for(task).await?;
         }
-        // Who is served by an identity service is known to it before; its own entries it makes itself.
+        // Keystone registers itself; other services are registered before they start.
         if let Some(catalog) = plan.catalog.as_ref().filter(|catalog| catalog.provider.name != part.name) {
             self.wait_for_other(&catalog.provider).await?;
-            self.make_catalog(catalog).await?;
+            self.create_catalog(catalog).await?;
         }
         let (tasks, workloads): (Vec<_>, Vec<_>) =
             of(part, Phase::Workloads).partition(|manifest| manifest.kind == JOB);
@@ -117,7 +117,7 @@ impl Work<'_> {
         for manifest in at_once.into_iter().chain(of(part, Phase::Exposure)) {
             self.create(manifest).await?;
         }
-        self.begin_groups(part).await?;
+        self.bootstrap_clusters(part).await?;
         for manifest in later {
             for other in after(part, manifest) {
                 self.wait_for_other(other).await?;
@@ -147,10 +147,10 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Watches an object until it is what the operator too would take as done.
+    /// Watches an object until the operator would consider it done.
     async fn wait_for(&self, manifest: &Manifest) -> Result<()> {
         let Manifest { kind, name, .. } = manifest;
-        // What has no work to do is done when it is there.
+        // Objects of other kinds are done when they exist.
         if ![DEPLOYMENT, STATEFUL_SET, DAEMON_SET, JOB, HTTP_ROUTE].contains(kind) {
             return Ok(());
         }
@@ -169,7 +169,7 @@ impl Work<'_> {
     }
 }
 
-/// Makes an object, or makes one that is there what it must be.
+/// Creates or updates an object.
 pub(crate) async fn create(sandbox: &Sandbox, manifest: &Manifest) -> Result<()> {
     let Manifest { kind, name, body, .. } = manifest;
     api(&sandbox.client, *kind, Some(&sandbox.namespace))
@@ -179,22 +179,22 @@ pub(crate) async fn create(sandbox: &Sandbox, manifest: &Manifest) -> Result<()>
     Ok(())
 }
 
-/// Makes the Services whose numbers others must know before they are planned, and returns the numbers.
-pub(crate) async fn numbers(sandbox: &Sandbox, cloud: &[Planned]) -> Result<BTreeMap<String, String>> {
-    let mut numbers = BTreeMap::new();
+/// Creates the Services whose addresses other plans contain, and returns the addresses.
+pub(crate) async fn addresses(sandbox: &Sandbox, cloud: &[Planned]) -> Result<BTreeMap<String, String>> {
+    let mut addresses = BTreeMap::new();
     for part in cloud.iter().filter(|part| part.service.kind() == ovn::KIND) {
         for manifest in part.manifests.values().flatten().filter(|manifest| manifest.kind == SERVICE) {
             create(sandbox, manifest).await?;
             let services = api(&sandbox.client, SERVICE, Some(&sandbox.namespace));
             let service = services.get(&manifest.name).await?;
-            let number = service.data["spec"]["clusterIP"].as_str().unwrap_or_default().to_owned();
-            numbers.insert(manifest.name.clone(), number);
+            let address = service.data["spec"]["clusterIP"].as_str().unwrap_or_default().to_owned();
+            addresses.insert(manifest.name.clone(), address);
         }
     }
-    Ok(numbers)
+    Ok(addresses)
 }
 
-/// What must be done before a workload of a part is made.
+/// Objects that must be ready before a workload of a part is created.
 fn after<'a>(part: &'a Planned, manifest: &Manifest) -> &'a [Reference] {
     let is_it = |workload: &&Workload| {
         workload.suffix.as_deref().is_some_and(|suffix| manifest.name == name::part(&part.name, suffix))

@@ -1,4 +1,4 @@
-//! What the operator does on servers of others, here by hand, with the programs that those have.
+//! Databases, virtual hosts and catalog entries, created without the operator.
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Pod;
@@ -15,7 +15,7 @@ use crate::planned::Planned;
 /// Pod with the client's libraries.
 pub(crate) const CLIENT: &str = "client";
 
-/// Makes projects, roles, users, services and endpoints. Several may want the same project at once.
+/// Creates projects, roles, users, services and endpoints. Concurrent runs may need the same project.
 const CATALOG: &str = r#"
 import json, openstack, sys
 login, catalog = json.load(sys.stdin)
@@ -37,8 +37,8 @@ for service in catalog["services"]:
 "#;
 
 impl Work<'_> {
-    /// What the operator does over SQL, with the server's own client in its pod.
-    pub(crate) async fn make_database(&self, claim: &Database) -> Result<()> {
+    /// Creates a database and its user with the client in the server's pod.
+    pub(crate) async fn create_database(&self, claim: &Database) -> Result<()> {
         let database = &claim.database;
         let user = self.values.get(&claim.secret, "username")?;
         let password = self.values.get(&claim.secret, "password")?;
@@ -54,8 +54,8 @@ impl Work<'_> {
             .with_context(|| format!("failed to make database {database}"))
     }
 
-    /// What the operator does by the management API.
-    pub(crate) async fn make_virtual_host(&self, claim: &Messaging) -> Result<()> {
+    /// Creates a virtual host and its user.
+    pub(crate) async fn create_virtual_host(&self, claim: &Messaging) -> Result<()> {
         let host = &claim.virtual_host;
         let user = self.values.get(&claim.secret, "username")?;
         let password = self.values.get(&claim.secret, "password")?;
@@ -69,8 +69,8 @@ impl Work<'_> {
             .with_context(|| format!("failed to make virtual host {host}"))
     }
 
-    /// What the operator does by the identity service's API.
-    pub(crate) async fn make_catalog(&self, catalog: &Catalog) -> Result<()> {
+    /// Registers services and users in Keystone.
+    pub(crate) async fn create_catalog(&self, catalog: &Catalog) -> Result<()> {
         let server = &catalog.server;
         let secret = server.secret.as_deref().unwrap_or_default();
         let password = self.values.get(secret, &server.secret_key)?;
@@ -99,17 +99,17 @@ impl Work<'_> {
         }]);
         let script = format!("python3 -c '{CATALOG}' <<'END'\n{entries}\nEND\n");
         let made = self.sandbox.shell(CLIENT, CLIENT, &script).await;
-        made.map(drop).map_err(|error| hidden(&error, password)).context("failed to make the catalog")
+        made.map(drop).map_err(|error| hidden(&error, password)).context("failed to create the catalog")
     }
 
-    /// Tells the only member of each group of OVN to begin it.
-    pub(crate) async fn begin_groups(&self, part: &Planned) -> Result<()> {
+    /// Bootstraps the Raft clusters of OVN, which have one member each.
+    pub(crate) async fn bootstrap_clusters(&self, part: &Planned) -> Result<()> {
         if part.service.kind() != ovn::KIND {
             return Ok(());
         }
         let pods = self.sandbox.api::<Pod>();
-        let is_group = |controller: &Controller| matches!(controller, Controller::StatefulSet { .. });
-        for group in part.plan.workloads.iter().filter(|workload| is_group(&workload.controller)) {
+        let is_cluster = |controller: &Controller| matches!(controller, Controller::StatefulSet { .. });
+        for group in part.plan.workloads.iter().filter(|workload| is_cluster(&workload.controller)) {
             let name = format!("{}-{}-0", part.name, group.suffix.as_deref().unwrap_or_default());
             let pod = await_condition(&pods, &name, "to exist", POD_START, |_| true).await?;
             let order = format!("begin/{}", pod.metadata.uid.unwrap_or_default());
@@ -120,8 +120,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Runs a script in the first pod of what provides something. The password is an argument for a moment; it was made for
-    /// this run and goes with its namespace.
+    /// Runs a script in the first pod of a provider. The password is visible as an argument for a moment; it exists for this
+    /// run only.
     async fn run_at(&self, provider: &Reference, script: &str, password: &str) -> Result<()> {
         let provider = self.find(&provider.kind, &provider.name)?;
         let workload = provider.plan.workloads.first();
@@ -132,7 +132,7 @@ impl Work<'_> {
     }
 }
 
-/// An error that quotes the script, without the password in it.
+/// The error without the password that it quotes.
 fn hidden(error: &anyhow::Error, password: &str) -> anyhow::Error {
     anyhow::anyhow!("{}", format!("{error:#}").replace(password, "..."))
 }

@@ -1,4 +1,4 @@
-//! One cloud: how long the operator takes, how long the same work takes by hand, and what the operator does at rest.
+//! One cloud: the time with and without the operator, and the operator's activity at rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use crate::OperatorArguments;
 use crate::bare::{self, Order};
 use crate::claims::CLIENT;
 use crate::cluster::{
-    PREFIX, api, connect, make_namespace, our_namespaces, refuse_company, remove_namespace,
+    PREFIX, api, connect, our_namespaces, recreate_namespace, remove_namespace, require_exclusive_use,
 };
 use crate::installed::{self, Installed};
 use crate::metrics::Metrics;
@@ -33,7 +33,7 @@ use crate::table::{Table, mebibytes, median, seconds};
 const IMAGES: &str = "bench-images";
 const CLOUD_START: Duration = Duration::from_mins(15);
 const CLOUD_END: Duration = Duration::from_mins(15);
-/// For so long nothing may be written before the operator counts as at rest.
+/// The operator is at rest when it has written nothing for this time.
 const STILL: Duration = Duration::from_secs(30);
 const SETTLE: Duration = Duration::from_mins(5);
 
@@ -47,18 +47,18 @@ pub(crate) struct Arguments {
     /// The control plane to measure with.
     #[arg(long, value_name = "FILE")]
     sample: PathBuf,
-    /// How often each way is measured.
+    /// Repetitions of each measurement.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repetitions: u32,
-    /// For how many minutes the operator is watched at rest.
+    /// Minutes of observation at rest.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1440))]
     rest_minutes: u64,
-    /// Measure all services, not only those that a token needs.
+    /// Measure all services, not only Keystone and its infrastructure.
     #[arg(long)]
     whole: bool,
 }
 
-/// What the operator did while nothing was asked of it.
+/// The operator's activity at rest.
 struct Rest {
     memory: f64,
     writes: f64,
@@ -74,20 +74,20 @@ struct Times {
 
 pub(crate) async fn measure(arguments: &Arguments) -> Result<String> {
     let client = connect().await?;
-    refuse_company(&client, installed::NAME).await?;
+    require_exclusive_use(&client, installed::NAME).await?;
     let text = std::fs::read_to_string(&arguments.sample)
         .with_context(|| format!("failed to read {}", arguments.sample.display()))?;
-    let mut sample: Value = serde_saphyr::from_str(&text).context("the sample is no YAML")?;
+    let mut sample: Value = serde_saphyr::from_str(&text).context("the sample is not YAML")?;
     for service in openstack_operator_services::beyond_identity().filter(|_| !arguments.whole) {
         sample["spec"][service]["enabled"] = Value::Bool(false);
     }
-    let sample: DynamicObject = serde_json::from_value(sample).context("the sample is no object")?;
+    let sample: DynamicObject = serde_json::from_value(sample).context("the sample is not an object")?;
     let installed = Installed::install(&client, &arguments.operator, &arguments.operator_image).await?;
     let nodes = nodes(&client).await?;
     let client_image = arguments.operator.image("client");
     let run = Run { client, installed, sample, site: arguments.operator.site(), nodes, client_image };
     let outcome = run.measure(arguments).await;
-    // As `up` leaves it, also where something went wrong.
+    // Restores the operator of `up`, even after an error.
     let restored = run.installed.scale(1).await;
     let (times, rest) = outcome?;
     restored?;
@@ -110,7 +110,7 @@ impl Run {
         let mut times = Times::default();
         let mut rest = None;
         for repetition in 1..=arguments.repetitions {
-            // Names that were in use a moment ago may still be known to the cluster's DNS, so each run has its own.
+            // Cluster DNS may cache the names of the previous run, so each run has its own namespace.
             let namespace = format!("{PREFIX}operator-{repetition}");
             self.installed.scale(1).await?;
             let took = self.by_operator(&namespace).await?;
@@ -120,7 +120,7 @@ impl Run {
                 rest = Some(self.rest(Duration::from_secs(arguments.rest_minutes * 60)).await?);
             }
             self.remove_cloud(&namespace).await?;
-            // Without the operator really means without it.
+            // The operator must not run during the measurement without it.
             self.installed.scale(0).await?;
             let took = self.by_hand(&format!("{PREFIX}one-by-one-{repetition}"), Order::OneByOne).await?;
             notice(&format!("{repetition}: one after the other it took {}", seconds(took)));
@@ -138,7 +138,7 @@ impl Run {
         sample
     }
 
-    /// Every node gets every image, so that no way of making a cloud pays for pulling them.
+    /// Pulls every image to every node, so that no measurement includes that.
     async fn pull_images(&self) -> Result<()> {
         let cloud = plan_cloud(vec![self.sample(IMAGES)], &self.site, &Surroundings::default())?;
         let pods = cloud.iter().flat_map(|part| &part.plan.workloads).map(|workload| &workload.pod);
@@ -166,7 +166,7 @@ impl Run {
                 },
             },
         }))?;
-        let sandbox = make_namespace(&self.client, IMAGES).await?;
+        let sandbox = recreate_namespace(&self.client, IMAGES).await?;
         sandbox.create(&set).await?;
         let everywhere = |set: &DaemonSet| {
             set.status.as_ref().is_some_and(|status| {
@@ -179,34 +179,34 @@ impl Run {
     }
 
     async fn by_operator(&self, namespace: &str) -> Result<Duration> {
-        make_namespace(&self.client, namespace).await?;
+        recreate_namespace(&self.client, namespace).await?;
         let sample = self.sample(namespace);
         let name = sample.metadata.name.as_deref().context("the sample has no name")?;
         let clouds = api(&self.client, control_plane::KIND, Some(namespace));
         let parameters = PatchParams::apply(installed::MANAGER).force();
-        let begun = Instant::now();
+        let started = Instant::now();
         clouds
             .patch(name, &parameters, &Patch::Apply(&sample))
             .await
             .context("failed to apply the sample")?;
         await_condition(&clouds, name, "to be Ready", CLOUD_START, is_ready).await?;
-        Ok(begun.elapsed())
+        Ok(started.elapsed())
     }
 
     async fn by_hand(&self, namespace: &str, order: Order) -> Result<Duration> {
-        let sandbox = make_namespace(&self.client, namespace).await?;
+        let sandbox = recreate_namespace(&self.client, namespace).await?;
         let client = container(CLIENT, self.client_image.clone(), &["sleep", "infinity"]);
         sandbox.start(CLIENT, at_home(client)).await?;
         let mut surroundings = Surroundings { nodes: self.nodes.clone(), addresses: BTreeMap::new() };
         let cloud = plan_cloud(vec![self.sample(namespace)], &self.site, &surroundings)?;
-        surroundings.addresses = bare::numbers(&sandbox, &cloud).await?;
+        surroundings.addresses = bare::addresses(&sandbox, &cloud).await?;
         let cloud = plan_cloud(vec![self.sample(namespace)], &self.site, &surroundings)?;
         let took = bare::run(&sandbox, &cloud, order).await?;
         remove_namespace(&self.client, namespace).await?;
         Ok(took)
     }
 
-    /// Counts what the operator does while nothing happens.
+    /// Measures the operator's activity at rest.
     async fn rest(&self, span: Duration) -> Result<Rest> {
         let before = eventually("the operator to come to rest", SETTLE, async || {
             let one = self.installed.metrics().await?;
@@ -221,12 +221,12 @@ impl Run {
         let after = self.installed.metrics().await?;
         let grown = |figure: fn(&Metrics) -> f64| figure(&after) - figure(&before);
         let reconciles = grown(Metrics::reconciles);
-        // Counters begin anew with the process.
-        ensure!(reconciles >= 0.0, "the operator was started again while it was watched");
+        // Counters start at zero with the process.
+        ensure!(reconciles >= 0.0, "the operator restarted during the measurement");
         Ok(Rest { memory: after.memory(), writes: grown(Metrics::writes), reconciles })
     }
 
-    /// Removes what a run that failed left behind.
+    /// Removes the leftovers of a failed run.
     async fn remove_leftovers(&self) -> Result<()> {
         for namespace in our_namespaces(&self.client).await? {
             self.remove_cloud(&namespace.name_any()).await?;
@@ -234,7 +234,7 @@ impl Run {
         Ok(())
     }
 
-    /// Deletes control planes while the operator can still finish them, then everything else.
+    /// Deletes control planes while the operator can finalize them, then the namespace.
     async fn remove_cloud(&self, namespace: &str) -> Result<()> {
         let clouds = api(&self.client, control_plane::KIND, Some(namespace));
         for found in clouds.list_metadata(&ListParams::default()).await?.items {

@@ -1,4 +1,4 @@
-//! The cluster that is measured on: namespaces of our own, objects of any kind, and who else is at work.
+//! The cluster of the benchmark: its namespaces, objects of any kind, and other operators.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,26 +20,26 @@ use rustls::crypto::ring;
 
 use crate::metrics::Metrics;
 
-/// Marks every namespace of the benchmark. What is left of a run that failed is found by it.
+/// Label of every namespace of the benchmark, by which the leftovers of a failed run are found.
 const OURS: (&str, &str) = ("app.kubernetes.io/managed-by", "openstack-operator-bench");
-/// How every namespace of the benchmark is called.
+/// Prefix of every namespace of the benchmark.
 pub(crate) const PREFIX: &str = "bench-";
-/// The name of the Lease that an operator holds.
+/// The Lease of an operator.
 const LEASE: &str = "openstack-operator";
 const NAMESPACE_START: Duration = Duration::from_mins(1);
-/// A database may take ten minutes to end in order.
+/// A database may take ten minutes to shut down.
 const NAMESPACE_END: Duration = Duration::from_mins(15);
 const VOLUMES_END: Duration = Duration::from_mins(3);
 
 pub(crate) async fn connect() -> Result<Client> {
-    // Asking for the variable keeps a run by hand from whatever cluster the default configuration names.
+    // Requiring the variable keeps a run by hand away from the cluster of the default configuration.
     std::env::var("KUBECONFIG").context("KUBECONFIG is not set: run through cargo xtask bench")?;
-    // Several providers may be linked, and then none is the default by itself. Nobody else installs one.
+    // Several providers may be linked, and then none is the default.
     let _ = ring::default_provider().install_default();
     let config = Config::from_kubeconfig(&KubeConfigOptions::default())
         .await
         .context("failed to read the file that KUBECONFIG names")?;
-    Client::try_from(config).context("failed to make a client")
+    Client::try_from(config).context("failed to create a client")
 }
 
 /// Objects of a kind in one namespace, or in all.
@@ -50,7 +50,7 @@ pub(crate) fn api(client: &Client, kind: Kind, namespace: Option<&str>) -> Api<D
     }
 }
 
-/// Metadata of all objects of a kind that are in namespaces of the benchmark.
+/// Metadata of all objects of a kind in namespaces of the benchmark.
 pub(crate) async fn our_metadata(
     client: &Client,
     kind: Kind,
@@ -64,8 +64,8 @@ pub(crate) fn is_ours(metadata: &ObjectMeta) -> bool {
     metadata.namespace.as_deref().is_some_and(|namespace| namespace.starts_with(PREFIX))
 }
 
-/// Refuses to measure where another operator or another cloud would be measured too.
-pub(crate) async fn refuse_company(client: &Client, installed: &str) -> Result<()> {
+/// Fails if another operator or another cloud would distort the measurement.
+pub(crate) async fn require_exclusive_use(client: &Client, installed: &str) -> Result<()> {
     let leases: ObjectList<Lease> = Api::all(client.clone()).list(&ListParams::default()).await?;
     let now = Timestamp::now();
     for lease in leases.items.iter().filter(|lease| lease.name_any() == LEASE) {
@@ -78,7 +78,7 @@ pub(crate) async fn refuse_company(client: &Client, installed: &str) -> Result<(
     }
     let clouds = match api(client, control_plane::KIND, None).list_metadata(&ListParams::default()).await {
         Ok(list) => list.items,
-        // A cluster that does not know the kind has none of them.
+        // Without the CRD there are no control planes.
         Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
         Err(error) => return Err(error).context("failed to list the control planes"),
     };
@@ -104,15 +104,15 @@ fn is_held(lease: &Lease, now: Timestamp) -> bool {
     held && now.as_second() < renewed.0.as_second() + i64::from(duration)
 }
 
-/// The benchmark's own namespaces.
+/// The namespaces of the benchmark.
 pub(crate) async fn our_namespaces(client: &Client) -> Result<Vec<Namespace>> {
     let ours = ListParams::default().labels(&format!("{}={}", OURS.0, OURS.1));
     let list = Api::<Namespace>::all(client.clone()).list(&ours).await;
     Ok(list.context("failed to list the namespaces")?.items)
 }
 
-/// Makes a namespace anew.
-pub(crate) async fn make_namespace(client: &Client, name: &str) -> Result<Sandbox> {
+/// Creates a namespace, and deletes an existing one first.
+pub(crate) async fn recreate_namespace(client: &Client, name: &str) -> Result<Sandbox> {
     remove_namespace(client, name).await?;
     let (label, value) = OURS;
     let namespace = Namespace {
@@ -136,13 +136,13 @@ pub(crate) async fn make_namespace(client: &Client, name: &str) -> Result<Sandbo
         xtask: None,
     };
     let sandbox = Sandbox { client: client.clone(), environment, namespace: name.to_owned(), root };
-    // No pod is admitted before the controller has made the account that pods run under.
+    // The API server admits no pod before its service account exists.
     let accounts = sandbox.api::<ServiceAccount>();
     await_condition(&accounts, "default", "to exist", NAMESPACE_START, |_| true).await?;
     Ok(sandbox)
 }
 
-/// Removes a namespace with all its volumes, if it is there.
+/// Deletes a namespace with all its volumes, if it exists.
 pub(crate) async fn remove_namespace(client: &Client, name: &str) -> Result<()> {
     let namespaces = Api::<Namespace>::all(client.clone());
     let Some(found) = namespaces.get_opt(name).await? else { return Ok(()) };
@@ -151,7 +151,7 @@ pub(crate) async fn remove_namespace(client: &Client, name: &str) -> Result<()> 
         .await
         .with_context(|| format!("failed to delete namespace {name}"))?;
     await_deletion(&namespaces, name, found.metadata.uid.as_deref(), NAMESPACE_END).await?;
-    // Cleaning volumes up is work of the cluster that the next measurement must not carry.
+    // The next measurement must not include the deletion of volumes.
     let volumes = Api::<PersistentVolume>::all(client.clone());
     eventually("the volumes to be gone", VOLUMES_END, async || {
         let list = volumes.list(&ListParams::default()).await?;
@@ -160,13 +160,13 @@ pub(crate) async fn remove_namespace(client: &Client, name: &str) -> Result<()> 
             claim.is_some_and(|claim| claim.namespace.as_deref() == Some(name))
         };
         let left: Vec<String> = list.items.iter().filter(claimed).map(ResourceExt::name_any).collect();
-        ensure!(left.is_empty(), "still there: {}", left.join(", "));
+        ensure!(left.is_empty(), "volumes are left: {}", left.join(", "));
         Ok(())
     })
     .await
 }
 
-/// What the API server counts, or what a pod serves through it.
+/// Metrics of the API server, or of a pod through its proxy.
 pub(crate) async fn fetch_metrics(client: &Client, path: &str) -> Result<Metrics> {
     let request = Request::get(path).body(Vec::new())?;
     let text = client.request_text(request).await.with_context(|| format!("failed to get {path}"))?;
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_is_held_until_it_runs_out() {
+    fn a_lease_is_held_until_it_expires() {
         let lease = |holder: &str| -> Lease {
             let spec = json!({
                 "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z",

@@ -1,4 +1,4 @@
-//! How large the definitions of the kinds are.
+//! Sizes of the CRDs.
 
 use anyhow::Result;
 use openstack_operator_services::ALL;

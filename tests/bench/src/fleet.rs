@@ -1,4 +1,4 @@
-//! Many control planes whose pods never run: how the operator's time, memory and requests grow with their number.
+//! Many control planes whose pods never run: the growth of the operator's time, memory and requests.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -17,8 +17,8 @@ use tokio::time::sleep;
 
 use crate::OperatorArguments;
 use crate::cluster::{
-    PREFIX, api, connect, fetch_metrics, is_ours, make_namespace, our_metadata, our_namespaces,
-    refuse_company, remove_namespace,
+    PREFIX, api, connect, fetch_metrics, is_ours, our_metadata, our_namespaces, recreate_namespace,
+    remove_namespace, require_exclusive_use,
 };
 use crate::installed::{self, Installed, install_definitions};
 use crate::metrics::Metrics;
@@ -28,13 +28,13 @@ use crate::table::{Table, mebibytes, seconds};
 /// The namespace of the operator's Lease.
 const LEASE_NAMESPACE: &str = "bench-lease";
 const CLOUDS_IN_A_NAMESPACE: u32 = 50;
-/// Requests of ours that are under way at once.
+/// Concurrent requests of the benchmark.
 const AT_ONCE: usize = 16;
 const PAGE: u32 = 500;
-/// For so long nothing may be written before all counts as done.
+/// The operator is done when it has written nothing for this time.
 const STILL: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(500);
-/// The lists are long while there is much to remove.
+/// Pause between lists, which are long during a removal.
 const PAUSE_IN_REMOVAL: Duration = Duration::from_secs(2);
 const REST: Duration = Duration::from_mins(1);
 
@@ -42,16 +42,16 @@ const REST: Duration = Duration::from_mins(1);
 pub(crate) struct Arguments {
     #[command(flatten)]
     operator: OperatorArguments,
-    /// How many control planes, one measurement for each number.
+    /// Numbers of control planes, one measurement each.
     #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     clouds: Vec<u32>,
-    /// Where the operator's log goes.
+    /// File of the operator's log.
     #[arg(long, value_name = "FILE")]
     log: PathBuf,
 }
 
-/// What one number of control planes costs.
+/// The costs of one number of control planes.
 struct Round {
     clouds: u32,
     idle_memory: f64,
@@ -66,7 +66,7 @@ struct Round {
 
 pub(crate) async fn measure(arguments: &Arguments) -> Result<String> {
     let client = connect().await?;
-    refuse_company(&client, installed::NAME).await?;
+    require_exclusive_use(&client, installed::NAME).await?;
     let installed = Installed::find(&client).await?;
     if let Some((operator, _)) = &installed {
         operator.scale(0).await?;
@@ -76,20 +76,20 @@ pub(crate) async fn measure(arguments: &Arguments) -> Result<String> {
         Some((operator, replicas)) if *replicas > 0 => operator.scale(*replicas).await,
         _ => Ok(()),
     };
-    let rounds = outcome.context("what is left in the cluster is removed by the next run")?;
+    let rounds = outcome.context("the next run removes the leftovers")?;
     restored?;
     Ok(report(&rounds))
 }
 
 async fn rounds(client: &Client, arguments: &Arguments) -> Result<Vec<Round>> {
     install_definitions(client).await?;
-    make_namespace(client, LEASE_NAMESPACE).await?;
+    recreate_namespace(client, LEASE_NAMESPACE).await?;
     let mut rounds = Vec::new();
     for &clouds in &arguments.clouds {
-        // A process of its own for each number: memory that was once used may stay with a process.
+        // A new process for each number, because a process may keep memory that it once used.
         let operator = Process::start(&arguments.operator, LEASE_NAMESPACE, &arguments.log).await?;
         let mut fleet = Fleet { client, operator, clouds };
-        // Of a run that failed.
+        // Leftovers of a failed run.
         fleet.remove().await?;
         let round = fleet.measure().await.with_context(|| format!("with {clouds} control planes"))?;
         notice(&format!("{clouds} control planes took {}", seconds(round.took)));
@@ -110,17 +110,17 @@ impl Fleet<'_> {
     async fn measure(&mut self) -> Result<Round> {
         let namespaces = self.clouds.div_ceil(CLOUDS_IN_A_NAMESPACE);
         for index in 0..namespaces {
-            make_namespace(self.client, &namespace(index)).await?;
+            recreate_namespace(self.client, &namespace(index)).await?;
         }
         let idle = self.operator.metrics().await?;
         let requests = self.requests().await?;
-        let begun = Instant::now();
+        let started = Instant::now();
         stream::iter(0..self.clouds)
             .map(|index| create(self.client, index))
             .buffer_unordered(AT_ONCE)
             .try_collect::<Vec<()>>()
             .await?;
-        let (took, done) = self.wait_until_still(begun).await?;
+        let (took, done) = self.wait_until_still(started).await?;
         let requests = self.requests().await? - requests;
         let before = self.operator.metrics().await?;
         sleep(REST).await;
@@ -141,39 +141,39 @@ impl Fleet<'_> {
         })
     }
 
-    /// Requests of everybody for the operator's own kinds: hardly anybody else asks for these.
+    /// All requests for the operator's kinds, nearly all of which are the operator's.
     async fn requests(&self) -> Result<f64> {
         let metrics = fetch_metrics(self.client, "/metrics").await?;
         Ok(metrics.sum("apiserver_request_total", "group=\"openstack.k8s.io\""))
     }
 
-    /// Waits until all has been looked at and nothing is written any more. Returns the time of the last write.
-    async fn wait_until_still(&mut self, begun: Instant) -> Result<(Duration, Metrics)> {
+    /// Waits until all objects are reconciled and the operator writes no more. Returns the time of the last write.
+    async fn wait_until_still(&mut self, started: Instant) -> Result<(Duration, Metrics)> {
         let limit = self.limit();
         let mut metrics = self.operator.metrics().await?;
         let mut changed = Instant::now();
-        let mut looked = begun;
+        let mut checked = started;
         let mut missing = "it still writes".to_owned();
-        while begun.elapsed() < limit {
+        while started.elapsed() < limit {
             sleep(PAUSE).await;
             let now = self.operator.metrics().await?;
             if now.writes() > metrics.writes() {
                 changed = Instant::now();
             }
             metrics = now;
-            // The lists are long: they are asked for only when they may be right.
-            if changed.elapsed() >= STILL && looked.elapsed() >= STILL {
-                looked = Instant::now();
+            // The lists are long, so they are requested only when all may be done.
+            if changed.elapsed() >= STILL && checked.elapsed() >= STILL {
+                checked = Instant::now();
                 match self.unseen().await? {
-                    None => return Ok((changed.duration_since(begun), metrics)),
+                    None => return Ok((changed.duration_since(started), metrics)),
                     Some(reason) => missing = reason,
                 }
             }
         }
-        bail!("after {limit:?} not everything is as it should be: {missing}")
+        bail!("not all objects are up to date after {limit:?}: {missing}")
     }
 
-    /// The first reason why not everything has been looked at.
+    /// The first reason why not all objects are up to date.
     async fn unseen(&self) -> Result<Option<String>> {
         let clouds = list(self.client, control_plane::KIND).await?;
         let seen = clouds.iter().filter(|cloud| is_seen(cloud)).count();
@@ -189,17 +189,18 @@ impl Fleet<'_> {
         if seen != expected || expected == 0 {
             return Ok(Some(format!("{seen} of {expected} parts of control planes are up to date")));
         }
-        // A pod that comes later is news for the operator, and would be taken for unrest.
+        // A pod that is created later triggers a reconcile, which would count as activity.
         let sets = list(self.client, STATEFUL_SET).await?;
         let behind =
             sets.iter().filter(|set| set.data["status"]["updatedReplicas"] != set.data["spec"]["replicas"]);
         let behind = behind.count();
-        Ok((behind > 0).then(|| format!("{behind} of {} StatefulSets have not made their pods", sets.len())))
+        Ok((behind > 0)
+            .then(|| format!("{behind} of {} StatefulSets have not created their pods", sets.len())))
     }
 
-    /// Deletes all control planes while the operator can finish them, and then their namespaces.
+    /// Deletes all control planes while the operator can finalize them, and then their namespaces.
     async fn remove(&mut self) -> Result<()> {
-        let (begun, limit) = (Instant::now(), self.limit());
+        let (started, limit) = (Instant::now(), self.limit());
         let mut namespaces: Vec<String> = our_metadata(self.client, control_plane::KIND)
             .await?
             .into_iter()
@@ -213,15 +214,15 @@ impl Fleet<'_> {
             clouds.delete_collection(&DeleteParams::default(), &all).await.context("failed to delete")?;
         }
         while let Some(left) = self.left().await? {
-            ensure!(begun.elapsed() < limit, "after {limit:?} there are still {left}");
-            // An operator that has ended will never finish them.
+            ensure!(started.elapsed() < limit, "{left} are left after {limit:?}");
+            // An operator that has exited finalizes nothing.
             self.operator.metrics().await?;
             sleep(PAUSE_IN_REMOVAL).await;
         }
-        self.remove_namespaces(begun, limit).await
+        self.remove_namespaces(started, limit).await
     }
 
-    /// What of the first kind that is still there.
+    /// The number of objects of the first kind that has any.
     async fn left(&self) -> Result<Option<String>> {
         for kind in kinds() {
             let count = our_metadata(self.client, kind).await?.len();
@@ -232,7 +233,7 @@ impl Fleet<'_> {
         Ok(None)
     }
 
-    async fn remove_namespaces(&self, begun: Instant, limit: Duration) -> Result<()> {
+    async fn remove_namespaces(&self, started: Instant, limit: Duration) -> Result<()> {
         let namespaces = Api::<Namespace>::all(self.client.clone());
         loop {
             let mut left = our_namespaces(self.client).await?;
@@ -240,7 +241,11 @@ impl Fleet<'_> {
             if left.is_empty() {
                 return Ok(());
             }
-            ensure!(begun.elapsed() < limit, "after {limit:?} {} namespaces are still there", left.len());
+            ensure!(
+                started.elapsed() < limit,
+                "{limit:?} were too short: {} namespaces are left",
+                left.len()
+            );
             for namespace in left.iter().filter(|namespace| namespace.metadata.deletion_timestamp.is_none()) {
                 let deleted = namespaces.delete(&namespace.name_any(), &DeleteParams::default()).await;
                 deleted.with_context(|| format!("failed to delete namespace {}", namespace.name_any()))?;
@@ -249,7 +254,7 @@ impl Fleet<'_> {
         }
     }
 
-    /// How long a step may take: the cluster's own controllers make and delete a few dozen objects a second.
+    /// The limit of a step: Kubernetes creates and deletes a few dozen objects per second.
     fn limit(&self) -> Duration {
         Duration::from_mins(10) + Duration::from_secs(5) * self.clouds
     }
@@ -260,7 +265,7 @@ fn namespace(index: u32) -> String {
 }
 
 async fn create(client: &Client, index: u32) -> Result<()> {
-    // No node has it, so that pods wait for one and never run.
+    // No node has this label, so pods never run.
     let nowhere = json!({ "name": "control", "nodeSelector": { "openstack.k8s.io/bench": "nowhere" } });
     let name = format!("cloud-{index}");
     let mut spec = json!({ "topologies": [nowhere] });
@@ -281,7 +286,7 @@ async fn create(client: &Client, index: u32) -> Result<()> {
     Ok(())
 }
 
-/// All objects of a kind that are ours, a page at a time.
+/// All objects of a kind in namespaces of the benchmark, page by page.
 async fn list(client: &Client, kind: Kind) -> Result<Vec<DynamicObject>> {
     let objects = api(client, kind, None);
     let mut found = Vec::new();
@@ -298,7 +303,7 @@ async fn list(client: &Client, kind: Kind) -> Result<Vec<DynamicObject>> {
     }
 }
 
-/// Whether the operator has looked at this generation of an object.
+/// Whether the operator has reconciled this generation of an object.
 fn is_seen(object: &DynamicObject) -> bool {
     let seen = object.data["status"]["observedGeneration"].as_i64();
     seen.is_some() && seen == object.metadata.generation

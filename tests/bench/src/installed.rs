@@ -1,4 +1,4 @@
-//! The operator as it is installed for users: by the manifests that it prints itself, in the cluster.
+//! The operator in the cluster, installed from its own manifests as users do.
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ use crate::metrics::Metrics;
 
 /// The namespace, the Deployment and the label of the operator.
 pub(crate) const NAME: &str = "openstack-operator";
-/// The name under which the benchmark applies.
+/// The field manager of the benchmark.
 pub(crate) const MANAGER: &str = "openstack-operator-bench";
 const DEFINITION_START: Duration = Duration::from_mins(1);
-/// A Lease that was not given back runs out in a quarter of a minute.
+/// A Lease that was not released expires after 15 seconds.
 const ELECTION: Duration = Duration::from_mins(2);
 const PODS_END: Duration = Duration::from_mins(2);
 
@@ -36,7 +36,7 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    /// The operator that is in the cluster; none where there is none.
+    /// The operator in the cluster, if there is one.
     pub(crate) async fn find(client: &Client) -> Result<Option<(Self, i32)>> {
         let found = Api::<Deployment>::namespaced(client.clone(), NAME).get_opt(NAME).await?;
         let replicas = |deployment: Deployment| deployment.spec.and_then(|spec| spec.replicas).unwrap_or(1);
@@ -48,11 +48,11 @@ impl Installed {
         command.args(["manifests", "--namespace", NAME, "--image", image]).args(arguments.flags());
         let output = command.output().await.context("failed to start the operator's program")?;
         let errors = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "the operator does not print its manifests: {errors}");
-        let text = String::from_utf8(output.stdout).context("the manifests are no text")?;
+        ensure!(output.status.success(), "the operator failed to print its manifests: {errors}");
+        let text = String::from_utf8(output.stdout).context("the manifests are not text")?;
         let documents: Vec<Value> =
-            serde_saphyr::from_multiple(&text).context("the manifests are no YAML")?;
-        // The operator watches the kinds from its first moment on.
+            serde_saphyr::from_multiple(&text).context("the manifests are not YAML")?;
+        // The operator watches the kinds from its start.
         install_definitions(client).await?;
         for document in &documents {
             apply(client, document).await?;
@@ -62,7 +62,7 @@ impl Installed {
         Ok(installed)
     }
 
-    /// Starts the operator, or ends it, and waits until that is done.
+    /// Scales the operator and waits until that is done.
     pub(crate) async fn scale(&self, replicas: i32) -> Result<()> {
         let deployments = Api::<Deployment>::namespaced(self.client.clone(), NAME);
         let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
@@ -73,9 +73,9 @@ impl Installed {
         if replicas > 0 {
             return self.wait_until_leading().await;
         }
-        eventually("the operator's pods to be gone", PODS_END, async || {
+        eventually("the operator's pods to be deleted", PODS_END, async || {
             let left: Vec<String> = self.pods().await?.iter().map(ResourceExt::name_any).collect();
-            ensure!(left.is_empty(), "still there: {}", left.join(", "));
+            ensure!(left.is_empty(), "pods are left: {}", left.join(", "));
             Ok(())
         })
         .await
@@ -97,7 +97,7 @@ impl Installed {
         Ok(pods.list(&ListParams::default().labels(&label)).await?.items)
     }
 
-    /// What the process that leads counts.
+    /// The metrics of the leader.
     pub(crate) async fn metrics(&self) -> Result<Metrics> {
         for pod in self.pods().await?.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
             let path = format!("/api/v1/namespaces/{NAME}/pods/{}:8080/proxy/metrics", pod.name_any());
@@ -110,7 +110,7 @@ impl Installed {
     }
 }
 
-/// Makes the cluster know every kind, as this source defines it.
+/// Installs every CRD as this checkout defines it.
 pub(crate) async fn install_definitions(client: &Client) -> Result<()> {
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
     for service in ALL.iter() {
@@ -131,8 +131,8 @@ pub(crate) async fn install_definitions(client: &Client) -> Result<()> {
 /// Applies any object.
 async fn apply(client: &Client, document: &Value) -> Result<()> {
     let object: DynamicObject = serde_json::from_value(document.clone())?;
-    let types = object.types.clone().context("a document without a kind")?;
-    let name = object.metadata.name.clone().context("a document without a name")?;
+    let types = object.types.clone().context("a document has no kind")?;
+    let name = object.metadata.name.clone().context("a document has no name")?;
     let (resource, capabilities) = pinned_kind(client, &GroupVersionKind::try_from(&types)?).await?;
     let api: Api<DynamicObject> = match (&capabilities.scope, &object.metadata.namespace) {
         (Scope::Namespaced, Some(namespace)) => Api::namespaced_with(client.clone(), namespace, &resource),

@@ -1,4 +1,4 @@
-//! Measures the operator, one part at a time, and prints each part as a Markdown table.
+//! Measures the operator part by part, and prints Markdown tables.
 
 mod bare;
 mod claims;
@@ -30,17 +30,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Part {
-    /// How long planning and lowering a whole cloud takes.
+    /// The time of planning and lowering a whole cloud.
     Plan,
-    /// How large the definitions of the kinds are.
+    /// The sizes of the CRDs.
     Crd,
-    /// One cloud, by the operator and by hand.
+    /// One cloud, with and without the operator.
     Cloud(cloud::Arguments),
     /// Many control planes whose pods never run.
     Fleet(fleet::Arguments),
 }
 
-/// The operator that is measured.
+/// The operator to measure.
 #[derive(Args)]
 struct OperatorArguments {
     /// The operator's program.
@@ -52,7 +52,7 @@ struct OperatorArguments {
 }
 
 impl OperatorArguments {
-    /// What the operator takes where an object is silent.
+    /// Defaults for fields that an object leaves out.
     fn site(&self) -> Site {
         site(&self.images_registry)
     }
@@ -62,7 +62,7 @@ impl OperatorArguments {
         format!("{}/{name}:{}", self.images_registry, Release::default().number())
     }
 
-    /// The flags that make the operator take it.
+    /// The same as flags of the operator.
     fn flags(&self) -> [&str; 4] {
         ["--images-family", "debian", "--images-registry", &self.images_registry]
     }

@@ -1,4 +1,4 @@
-//! Figures that a process tells of itself, in the text form of Prometheus.
+//! Metrics in the text format of Prometheus.
 
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics(String);
@@ -8,7 +8,7 @@ impl Metrics {
         Self(text)
     }
 
-    /// The sum of all lines of a metric that have this label; an empty one is on every line.
+    /// The sum of all lines of a metric with this label; the empty label matches every line.
     pub(crate) fn sum(&self, name: &str, label: &str) -> f64 {
         let values = self.0.lines().filter_map(|line| {
             let rest = line.strip_prefix(name).filter(|rest| rest.starts_with(['{', ' ']))?;
@@ -27,7 +27,7 @@ impl Metrics {
         self.sum("openstack_operator_reconciles_total", "")
     }
 
-    /// Bytes that the process occupies.
+    /// Resident memory of the process in bytes.
     pub(crate) fn memory(&self) -> f64 {
         self.sum("process_resident_memory_bytes", "")
     }

@@ -1,4 +1,4 @@
-//! How long planning and lowering a whole cloud takes.
+//! The time of planning and lowering a whole cloud.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::planned::{Surroundings, plan_cloud};
 use crate::table::{Table, median, milliseconds};
 
 const ITERATIONS: usize = 2000;
-/// Before these the allocator and the caches are still cold.
+/// Passes before the measurement, to warm up allocator and caches.
 const WARM_UP: usize = 100;
 
 pub(crate) fn measure() -> Result<String> {
@@ -58,10 +58,10 @@ pub(crate) fn cloud(spec: &Value) -> Result<DynamicObject> {
     }))?)
 }
 
-/// How many services a cloud will have besides those of today.
+/// Number of services that are still to come.
 const FURTHER: usize = 25;
 
-/// Copies of the services of a cloud, in turn, that use what the cloud provides.
+/// Copies of the services of a cloud, which use its infrastructure.
 fn copies(cloud: &DynamicObject) -> Result<Vec<DynamicObject>> {
     let site = crate::site("registry.example/openstack");
     let planned = plan_cloud(vec![cloud.clone()], &site, &Surroundings::default())?;
@@ -76,15 +76,15 @@ fn copies(cloud: &DynamicObject) -> Result<Vec<DynamicObject>> {
     services.take(FURTHER).enumerate().map(copy).collect()
 }
 
-/// How long each pass took, and how many objects one yields: Secrets too, which are planned and not lowered.
+/// The time of each pass and the number of its objects, including Secrets, which are not lowered.
 fn sample(written: &[DynamicObject]) -> Result<(Vec<Duration>, usize)> {
     let site = crate::site("registry.example/openstack");
     let mut times = Vec::with_capacity(ITERATIONS);
     let mut objects = 0;
     for pass in 0..WARM_UP + ITERATIONS {
-        let begun = Instant::now();
+        let started = Instant::now();
         let planned = black_box(plan_cloud(black_box(written.to_vec()), &site, &Surroundings::default())?);
-        let took = begun.elapsed();
+        let took = started.elapsed();
         if pass >= WARM_UP {
             times.push(took);
         }

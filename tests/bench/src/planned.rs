@@ -1,4 +1,4 @@
-//! A whole cloud as plans and manifests, made with nothing but pure code.
+//! A whole cloud as plans and manifests, computed without a cluster.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,15 +20,15 @@ pub(crate) struct Planned {
     pub(crate) manifests: Manifests,
 }
 
-/// What of the cluster plans depend on.
+/// The state of the cluster that plans depend on.
 #[derive(Default)]
 pub(crate) struct Surroundings {
-    /// Numbers of Services. One has none before it is made; its name stands for it.
+    /// Addresses of Services. Before a Service exists, its name replaces its address.
     pub(crate) addresses: BTreeMap<String, String>,
     pub(crate) nodes: BTreeMap<String, Node>,
 }
 
-/// Plans objects and everything that they consist of, each with what those before it provide.
+/// Plans objects and their children, each with the outputs of those before it.
 pub(crate) fn plan_cloud(
     written: Vec<DynamicObject>,
     site: &Site,
@@ -40,9 +40,9 @@ pub(crate) fn plan_cloud(
     let mut put_back = 0;
     while let Some(object) = pending.pop_front() {
         let Some(one) = plan_one(&object, site, surroundings, &provided)? else {
-            // One of those behind it provides what it needs.
+            // A later object provides what this one needs.
             put_back += 1;
-            ensure!(put_back <= pending.len(), "what {:?} needs is nowhere", object.metadata.name);
+            ensure!(put_back <= pending.len(), "nothing provides what {:?} needs", object.metadata.name);
             pending.push_back(object);
             continue;
         };
@@ -68,7 +68,7 @@ pub(crate) fn plan_cloud(
     Ok(planned)
 }
 
-/// One object's plan; none where what it needs is not provided yet.
+/// The plan of one object, if its needs are met.
 fn plan_one(
     object: &DynamicObject,
     site: &Site,
@@ -98,7 +98,7 @@ fn plan_one(
         service: service.name(),
         name: name.clone(),
         namespace: object.metadata.namespace.clone().unwrap_or_default(),
-        // Without one nothing has an owner: what is made by hand belongs to nobody.
+        // Objects that are created by hand have no owner.
         uid: String::new(),
     };
     let manifests = lower::lower(&instance, &plan, &Observed::default());

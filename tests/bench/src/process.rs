@@ -1,4 +1,4 @@
-//! The operator as a process of this machine.
+//! The operator as a local process.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::OperatorArguments;
 use crate::metrics::Metrics;
 
-/// The Lease of a process that was killed runs out in a quarter of a minute.
+/// The Lease of a killed process expires after 15 seconds.
 const START: Duration = Duration::from_mins(1);
 const END: Duration = Duration::from_secs(30);
 const ANSWER: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ pub(crate) struct Process {
 impl Process {
     /// Starts the operator and waits until it leads.
     pub(crate) async fn start(arguments: &OperatorArguments, namespace: &str, log: &Path) -> Result<Self> {
-        // Nobody else takes a port that the kernel has just given away, or the process says so and ends.
+        // If another process takes the port meanwhile, the operator reports that and exits.
         let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr())?;
         let output = File::create(log).with_context(|| format!("failed to create {}", log.display()))?;
         let child = Command::new(&arguments.operator)
@@ -44,12 +44,12 @@ impl Process {
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("failed to start {}", arguments.operator.display()))?;
-        // A proxy of the environment is not for this machine's own addresses.
+        // A proxy from the environment does not apply to local addresses.
         let http = reqwest::Client::builder().no_proxy().timeout(ANSWER).build()?;
         let metrics = format!("http://{address}/metrics");
         let mut process = Self { child, http, metrics, log: log.to_owned() };
         eventually("the operator to lead", START, async || {
-            ensure!(process.metrics().await?.leads(), "it does not lead");
+            ensure!(process.metrics().await?.leads(), "it is not the leader");
             Ok(())
         })
         .await?;
@@ -64,9 +64,9 @@ impl Process {
         Ok(Metrics::new(answer.text().await?))
     }
 
-    /// Ends the operator in order, so that its Lease is free for the next.
+    /// Stops the operator gracefully, so that it releases its Lease.
     pub(crate) async fn stop(mut self) -> Result<()> {
-        let pid = self.child.id().context("the operator has ended by itself")?;
+        let pid = self.child.id().context("the operator has exited")?;
         kill(Pid::from_raw(i32::try_from(pid)?), Signal::SIGTERM).context("failed to stop the operator")?;
         let status = timeout(END, self.child.wait()).await.context("the operator does not stop")??;
         ensure!(status.success(), "the operator ended with {status}; see {}", self.log.display());

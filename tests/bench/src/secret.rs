@@ -1,4 +1,4 @@
-//! Values of Secrets as somebody without the operator would make them: at random, once.
+//! Random values for Secrets, generated without the operator.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use rand::distr::{Alphanumeric, SampleString};
 pub(crate) struct Values(BTreeMap<(String, String), String>);
 
 impl Values {
-    /// Makes the values of a Secret. Templates may name those that were made before.
+    /// Generates the values of a Secret. Templates may refer to earlier values.
     pub(crate) fn make(&mut self, plan: &SecretPlan) -> Result<BTreeMap<String, String>> {
         let mut made = BTreeMap::new();
         match &plan.content {
@@ -23,7 +23,7 @@ impl Values {
                 made.extend(["0", "1"].map(|number| (number.to_owned(), key())));
             }
             SecretContent::Entries(entries) => {
-                // A template may stand before what it is put together from.
+                // A template may precede the values that it refers to.
                 let (templates, plain): (Vec<_>, Vec<_>) =
                     entries.iter().partition(|(_, entry)| matches!(entry, Entry::Template(_)));
                 for (key, entry) in plain.into_iter().chain(templates) {
@@ -49,7 +49,7 @@ impl Values {
         }
     }
 
-    /// All values are letters and digits, so that nothing needs to be escaped.
+    /// All values are letters and digits, which need no escaping.
     fn piece(&self, piece: &Piece) -> Result<String> {
         match piece {
             Piece::Text(text) => Ok(text.clone()),
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_is_put_together_from_what_comes_with_it() {
+    fn a_template_is_filled_with_the_other_values() {
         let pieces =
             vec![Piece::Text("a://".to_owned()), Piece::Escaped(SecretKey::new("database", "username"))];
         let entries = BTreeMap::from([

@@ -26,7 +26,7 @@ fn line(cells: &[impl AsRef<str>]) -> String {
     format!("| {} |", cells.join(" | "))
 }
 
-/// The middle one; of an even number the later of the two.
+/// The middle value; of an even number, the larger of the middle two.
 pub(crate) fn median(times: &[Duration]) -> Duration {
     let mut sorted = times.to_vec();
     sorted.sort();

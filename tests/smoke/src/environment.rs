@@ -1,4 +1,4 @@
-//! What the runner tells the suite, read from the environment in this one place.
+//! The settings of the suites, from environment variables that `cargo xtask test` sets.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,26 +13,26 @@ pub struct Environment {
     pub images: BTreeMap<String, Image>,
     /// A context of the kubeconfig other than its current one.
     pub context: Option<String>,
-    /// Where the host reaches the Gateway's listeners, if that is not the address in the Gateway's status.
+    /// The address of the Gateway for the host, if it differs from the address in the Gateway's status.
     pub gateway_address: Option<String>,
     /// The range of a local cluster's provider network, whose first address is the host's.
     pub provider_range: Option<String>,
-    /// The program that switches nodes of a local cluster off and on; a foreign cluster has none.
+    /// The program that powers nodes of a local cluster off and on.
     pub xtask: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub struct Image {
-    /// What a pod names to run it.
+    /// The image reference for pods.
     pub reference: String,
-    /// The user id that it runs as when a pod does not choose one; 0 is a documented root image.
+    /// The image's own user id; 0 is a documented root image.
     pub user: u32,
 }
 
 impl Environment {
     pub fn read() -> Result<Self> {
-        // The client reads the file itself. Asking for the variable keeps a plain `cargo test` from
-        // reaching whatever cluster a developer's default configuration names.
+        // The client reads the file itself. Requiring the variable keeps a plain `cargo test` away from the cluster of a
+        // developer's default configuration.
         required("KUBECONFIG")?;
         Ok(Self {
             images: parse_images(&required("SMOKE_IMAGES")?)?,
@@ -44,11 +44,11 @@ impl Environment {
     }
 
     pub fn image(&self, name: &str) -> Result<String> {
-        let image = self.images.get(name).with_context(|| format!("SMOKE_IMAGES lacks image {name}"))?;
+        let image = self.images.get(name).with_context(|| format!("SMOKE_IMAGES has no image {name}"))?;
         Ok(image.reference.clone())
     }
 
-    /// A local cluster's nodes, pods and Services are routed on this host; a foreign one's need not be.
+    /// This host has routes to the nodes, pods and Services of a local cluster only.
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.xtask.is_some()

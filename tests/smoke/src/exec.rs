@@ -1,4 +1,4 @@
-//! Running a command in a container that runs already.
+//! Commands in running containers.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use tokio::time::timeout;
 
 use crate::Sandbox;
 
-/// Long enough for a person's script of many commands on a loaded machine.
+/// Long enough for a script of many commands on a loaded machine.
 const COMMAND_END: Duration = Duration::from_mins(10);
 
-/// What a command wrote and how it ended.
+/// Output and exit code of a command.
 #[derive(Debug, PartialEq)]
 pub struct Output {
     pub stdout: String,
@@ -32,10 +32,10 @@ impl Sandbox {
             .with_context(failure)
     }
 
-    /// Runs a shell script that must succeed, and returns what it wrote.
+    /// Runs a shell script that must succeed, and returns its output.
     pub async fn shell(&self, pod: &str, container: &str, script: &str) -> Result<String> {
         let Output { stdout, stderr, code } = self.exec(pod, container, &["bash", "-euc", script]).await?;
-        ensure!(code == 0, "in pod {pod} this ended with status {code}: {script}\n{stdout}{stderr}");
+        ensure!(code == 0, "a script in pod {pod} ended with status {code}: {script}\n{stdout}{stderr}");
         Ok(stdout)
     }
 
@@ -43,7 +43,7 @@ impl Sandbox {
         let parameters = AttachParams::default().container(container);
         let mut process = self.api::<Pod>().exec(pod, command.iter().copied(), &parameters).await?;
         let status = process.take_status().context("the process has no status")?;
-        // Both streams are read at once: a full one would hold up the other and the status.
+        // Both streams are read concurrently: a full stream would block the other one and the status.
         let (stdout, stderr, status) =
             tokio::join!(read_all(process.stdout()), read_all(process.stderr()), status);
         process.join().await?;
@@ -58,7 +58,7 @@ async fn read_all(stream: Option<impl AsyncRead + Unpin>) -> Result<String> {
     Ok(text)
 }
 
-/// A failed command is a failed Status whose cause `ExitCode` holds the number as text.
+/// The Status of a failed command has a cause `ExitCode` with the number as text.
 fn exit_code(status: &Status) -> Result<i32> {
     if status.status.as_deref() == Some("Success") {
         return Ok(0);
@@ -66,5 +66,5 @@ fn exit_code(status: &Status) -> Result<i32> {
     let causes = status.details.iter().flat_map(|details| details.causes.iter().flatten());
     let code = causes.into_iter().find(|cause| cause.reason.as_deref() == Some("ExitCode"));
     let code = code.and_then(|cause| cause.message.as_deref()).with_context(|| format!("{status:?}"))?;
-    code.parse().with_context(|| format!("{code:?} is no exit status"))
+    code.parse().with_context(|| format!("{code:?} is not an exit status"))
 }

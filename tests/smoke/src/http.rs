@@ -1,4 +1,4 @@
-//! One HTTP request from the host, to an address that need not be what the host name resolves to.
+//! HTTP requests from the host to an address that the host name need not resolve to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub async fn get(address: &str, port: u16, host: &str) -> Result<Answer> {
     bounded(exchange, &format!("http://{host} at {address}:{port}")).await
 }
 
-/// As [`get`], over TLS with a certificate for `host` that `roots` vouch for.
+/// Like [`get`], over TLS with a certificate for `host` that `roots` have signed.
 pub async fn get_tls(address: &str, port: u16, host: &str, roots: RootCertStore) -> Result<Answer> {
     let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     let server = ServerName::try_from(host.to_owned())?;
@@ -49,7 +49,7 @@ async fn bounded(exchange: impl Future<Output = Result<Answer>>, target: &str) -
 
 async fn request(stream: impl AsyncRead + AsyncWrite + Unpin, host: &str) -> Result<Answer> {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // The connection ends when its sender is dropped, which is at the end of this block.
+    // The connection closes when this block drops its sender.
     let exchange = async move {
         let request = hyper::Request::get("/").header(HOST, host).body(Empty::<Bytes>::new())?;
         let answer = sender.send_request(request).await?;

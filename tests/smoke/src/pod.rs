@@ -1,4 +1,4 @@
-//! Pod specifications as plain data for a test to adjust, and running them.
+//! Pod specifications that tests adjust and run.
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{
@@ -12,7 +12,7 @@ use kube::api::{LogParams, ObjectMeta};
 use crate::Sandbox;
 use crate::wait::{POD_START, await_condition, is_pod_finished, is_pod_ready, pod_phase};
 
-/// The user of pods that choose one: in no image's user table, as an arbitrary user would be.
+/// An arbitrary user, which no image knows.
 pub const USER: i64 = 65532;
 /// The port that [`answering`] serves.
 pub const PORT: u16 = 8080;
@@ -42,7 +42,7 @@ pub fn container(name: &str, image: String, command: &[&str]) -> Container {
     }
 }
 
-/// One container under everything that the restricted Pod Security Standard asks for, and a read-only root.
+/// One container that meets the restricted Pod Security Standard, with a read-only root.
 #[must_use]
 pub fn restricted(mut container: Container) -> PodSpec {
     container.security_context = Some(SecurityContext {
@@ -67,7 +67,7 @@ pub fn restricted(mut container: Container) -> PodSpec {
     }
 }
 
-/// The same with a `/tmp` of its own, which is its home.
+/// The same with a writable `/tmp` as home directory.
 #[must_use]
 pub fn at_home(mut container: Container) -> PodSpec {
     let mount =
@@ -80,14 +80,14 @@ pub fn at_home(mut container: Container) -> PodSpec {
     PodSpec { volumes: Some(vec![volume]), ..restricted(container) }
 }
 
-/// Containers that keep the user and the rights which their images and security contexts give them.
+/// Containers with the users and privileges of their images and security contexts.
 #[must_use]
 pub fn unconfined(containers: Vec<Container>) -> PodSpec {
     PodSpec {
         containers,
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),
-        // The first process of a container ignores the polite signal; nothing here has to end in order.
+        // The first process of a container ignores SIGTERM, and no test needs a graceful end.
         termination_grace_period_seconds: Some(1),
         ..PodSpec::default()
     }
@@ -144,14 +144,14 @@ impl Sandbox {
         await_condition(&self.api(), name, "to be ready", POD_START, is_pod_ready).await
     }
 
-    /// Runs a pod to its end, which must be a success, and returns what its first container wrote.
+    /// Runs a pod that must succeed, and returns the log of its first container.
     pub async fn run(&self, name: &str, mut spec: PodSpec) -> Result<String> {
         spec.restart_policy = Some("Never".to_owned());
         self.create(&Pod { metadata: metadata(name), spec: Some(spec), ..Pod::default() }).await?;
         let pod = await_condition(&self.api(), name, "to end", POD_START, is_pod_finished).await?;
         let container =
             pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| &container.name).next();
-        let log = self.log(name, container.context("a pod without containers")?).await?;
+        let log = self.log(name, container.context("the pod has no containers")?).await?;
         ensure!(pod_phase(&pod) == "Succeeded", "pod {name} failed; its log:\n{log}");
         Ok(log)
     }

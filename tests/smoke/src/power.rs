@@ -1,4 +1,4 @@
-//! Nodes that lose their power and get it back.
+//! Power cuts of nodes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use tokio::time::timeout;
 use crate::Sandbox;
 use crate::wait::{await_condition, is_node_ready};
 
-/// The control plane declares a silent node lost after its grace period, a minute by default.
+/// Kubernetes marks a silent node as not ready after a grace period, a minute by default.
 const NODE_LOSS: Duration = Duration::from_mins(4);
 const NODE_RETURN: Duration = Duration::from_mins(5);
 const SWITCH: Duration = Duration::from_mins(5);
 
-/// Switches a node off until the cluster has noticed, and on again. Its pods may still be on their way back.
+/// Powers a node off until the cluster marks it as not ready, and on again. Its pods may still start.
 pub async fn power_cycle(sandbox: &Sandbox, xtask: &Path, node: &str) -> Result<()> {
     let nodes = Api::<Node>::all(sandbox.client.clone());
     let lost = async {
         switch(xtask, "power-off", node).await?;
-        await_condition(&nodes, node, "to be lost", NODE_LOSS, |node| !is_node_ready(node)).await
+        await_condition(&nodes, node, "not to be ready", NODE_LOSS, |node| !is_node_ready(node)).await
     }
     .await;
-    // The node comes back even if its loss went unnoticed: other tests need it.
+    // Other tests need the node, even if this one fails.
     switch(xtask, "power-on", node).await?;
     lost?;
     await_condition(&nodes, node, "to be ready again", NODE_RETURN, is_node_ready).await.map(drop)

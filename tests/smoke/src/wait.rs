@@ -1,4 +1,4 @@
-//! Waiting for a state, with a bound on the time and an error that says what was waited for and what was seen.
+//! Waiting for a state with a time limit; errors name the expected and the last seen state.
 
 use std::fmt::Debug;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use kube::runtime::{WatchStreamExt, watcher::watch_object};
 use kube::{Api, Resource};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// How long a pod may take to be pulled and started on a loaded machine.
+/// How long a pod may take to pull its images and start on a loaded machine.
 pub const POD_START: Duration = Duration::from_mins(5);
 
 const PAUSE_BETWEEN_ATTEMPTS: Duration = Duration::from_millis(500);
@@ -32,16 +32,16 @@ where
     found.with_context(|| format!("{name} vanished"))
 }
 
-/// Watches until the object with this identity is gone.
+/// Watches an object until it is deleted or has another UID.
 pub async fn await_deletion<K>(api: &Api<K>, name: &str, uid: Option<&str>, limit: Duration) -> Result<()>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + 'static,
 {
     let is_gone = |object: Option<&K>| object.is_none_or(|object| object.meta().uid.as_deref() != uid);
-    observe(api, name, "to be gone", limit, is_gone).await.map(drop)
+    observe(api, name, "to be deleted", limit, is_gone).await.map(drop)
 }
 
-/// Repeats an attempt until it succeeds: for states outside the Kubernetes API, which nothing can watch.
+/// Repeats an attempt until it succeeds: for states that no watch reports.
 pub async fn eventually<T>(
     expectation: &str,
     limit: Duration,
@@ -102,7 +102,7 @@ where
                 Ok(object) => {
                     last_seen = object.as_ref().map_or_else(|| "no such object".to_owned(), summarize);
                 }
-                // A watch that breaks is opened again: nodes go away under these tests.
+                // The watcher opens a broken watch again: these tests power off nodes.
                 Err(error) => last_seen = format!("{:#}", anyhow::Error::new(error)),
             }
         }
@@ -114,7 +114,7 @@ where
     })
 }
 
-/// The status says what an object lacks; kinds without one are shown by their name alone.
+/// The status explains an object best; kinds without one show only their name.
 fn summarize<K: Resource + Serialize>(object: &K) -> String {
     let value = serde_json::to_value(object).unwrap_or_default();
     value.get("status").map_or_else(|| "the object, which has no status".to_owned(), ToString::to_string)

@@ -1,4 +1,4 @@
-//! Changes that the operator cannot make are refused, and those that it can are not.
+//! The API server rejects changes that the operator cannot make, and accepts others.
 
 use anyhow::{Context, Result, ensure};
 use openstack_operator_apiserver::corpus::{Expectation, File, files};
@@ -10,7 +10,7 @@ use openstack_operator_smoke::{PodSecurity, with_namespace};
 use serde_json::Value;
 
 #[tokio::test]
-async fn an_object_changes_only_as_far_as_the_operator_can_follow() -> Result<()> {
+async fn only_changes_that_the_operator_can_make_are_accepted() -> Result<()> {
     with_namespace("changed", PodSecurity::Restricted, async |sandbox| {
         install(&sandbox.client).await?;
         let server = Server::new(sandbox);
@@ -25,7 +25,7 @@ async fn an_object_changes_only_as_far_as_the_operator_can_follow() -> Result<()
     .await
 }
 
-/// The first object of a file is stored; each of the others is what becomes of it.
+/// The first object of a file is stored; each of the others is a change of it.
 async fn check(server: &Server, file: &File) -> Result<()> {
     let (first, changes) = file.objects.split_first().context("it is empty")?;
     ensure!(!changes.is_empty(), "it has no change");
@@ -41,7 +41,7 @@ async fn check(server: &Server, file: &File) -> Result<()> {
                 let Err(refusal) = answer else { anyhow::bail!("a change to {spec} is accepted") };
                 ensure!(
                     refusal.message.contains(part),
-                    "a change to {spec} is refused for: {}",
+                    "the API server rejects a change to {spec} for another reason: {}",
                     refusal.message
                 );
             }
@@ -50,7 +50,7 @@ async fn check(server: &Server, file: &File) -> Result<()> {
     Ok(())
 }
 
-/// An operator that runs beside the test must not take the object up.
+/// An operator in the cluster must not reconcile the object.
 fn paused(object: &Value) -> Value {
     let mut paused = object.clone();
     paused["metadata"]["annotations"][PAUSE_ANNOTATION] = "true".into();

@@ -1,4 +1,4 @@
-//! What is left out is filled in by the API server, where everybody can see it.
+//! The API server sets defaults, so that users see them.
 
 use anyhow::{Context, Result, ensure};
 use openstack_operator_apiserver::Server;
@@ -9,7 +9,7 @@ use openstack_operator_services::ALL;
 use openstack_operator_smoke::{PodSecurity, with_namespace};
 
 #[tokio::test]
-async fn the_shortest_object_of_every_kind_comes_back_complete() -> Result<()> {
+async fn the_shortest_object_of_every_kind_gets_all_defaults() -> Result<()> {
     with_namespace("defaults", PodSecurity::Restricted, async |sandbox| {
         install(&sandbox.client).await?;
         let server = Server::new(sandbox);
@@ -19,11 +19,11 @@ async fn the_shortest_object_of_every_kind_comes_back_complete() -> Result<()> {
             let file = files.iter().find(|file| file.objects[0]["kind"] == kind);
             let file = file.with_context(|| format!("corpus/defaults has no file for kind {kind}"))?;
             let [written, expected] = file.objects.as_slice() else {
-                anyhow::bail!("{} needs an object and what comes back", file.name)
+                anyhow::bail!("{} needs an object and its stored form", file.name)
             };
             let stored = accepted(written, server.create(written).await?)?;
             let seen = serde_json::to_string_pretty(&stored["spec"])?;
-            ensure!(stored["spec"] == expected["spec"], "{} is not what comes back: {seen}", file.name);
+            ensure!(stored["spec"] == expected["spec"], "{} is not the stored form: {seen}", file.name);
         }
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! Every definition is taken without a warning and served under all its names.
+//! The API server accepts every CRD without a warning and serves it under all its names.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use openstack_operator_services::ALL;
 use openstack_operator_smoke::wait::eventually;
 use openstack_operator_smoke::{PodSecurity, with_namespace};
 
-/// How long a change of a definition may take to arrive everywhere.
+/// How long a change of a CRD may take to take effect.
 const SERVED: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn every_definition_is_taken_without_a_warning() -> Result<()> {
+async fn every_crd_is_accepted_without_a_warning() -> Result<()> {
     with_namespace("definitions", PodSecurity::Restricted, async |sandbox| {
         let server = Server::new(sandbox);
         for service in ALL.iter() {
@@ -30,7 +30,7 @@ async fn every_definition_is_taken_without_a_warning() -> Result<()> {
 }
 
 #[tokio::test]
-async fn every_definition_is_established_without_a_complaint() -> Result<()> {
+async fn every_crd_is_established_without_a_complaint() -> Result<()> {
     with_namespace("established", PodSecurity::Restricted, async |sandbox| {
         install(&sandbox.client).await?;
         let api = Api::<CustomResourceDefinition>::all(sandbox.client.clone());
@@ -59,8 +59,8 @@ async fn every_definition_is_established_without_a_complaint() -> Result<()> {
 async fn every_kind_is_found_by_its_short_name_and_its_category() -> Result<()> {
     with_namespace("discovery", PodSecurity::Restricted, async |sandbox| {
         install(&sandbox.client).await?;
-        // A definition that changes is served as it was for a moment.
-        let mut short_names = eventually("all kinds to be served as they are", SERVED, async || {
+        // The API server serves the previous version of a changed CRD for a moment.
+        let mut short_names = eventually("all kinds to be served as defined", SERVED, async || {
             let served = sandbox.client.list_api_group_resources(&format!("{GROUP}/{VERSION}")).await?;
             let mut short_names = Vec::new();
             for service in ALL.iter() {

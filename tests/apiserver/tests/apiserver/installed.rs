@@ -1,4 +1,4 @@
-//! The kustomize base and the chart are the same installation, and the API server takes all of it.
+//! The kustomize base and the chart install the same objects, and the API server accepts them.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +9,32 @@ use openstack_operator_apiserver::{Effect, Server};
 use openstack_operator_smoke::{PodSecurity, with_namespace};
 use serde_json::{Value, json};
 
-/// The namespace comes from whoever installs a chart.
+/// Helm creates the namespace of a chart, not the chart itself.
 const NAMESPACE: &str = "Namespace openstack-operator";
 
 #[test]
-fn helm_has_nothing_to_say_against_the_chart() -> Result<()> {
+fn helm_reports_no_problem_of_the_chart() -> Result<()> {
     lint_chart()
 }
 
 #[tokio::test]
-async fn the_base_is_what_is_committed_and_is_taken_without_a_warning() -> Result<()> {
+async fn the_base_has_the_committed_objects_and_is_accepted_without_a_warning() -> Result<()> {
     let objects = kustomized()?;
     compare(&by_title(&objects)?, &by_title(&committed()?)?)?;
-    take("kustomized", &objects).await
+    dry_run("kustomized", &objects).await
 }
 
 #[tokio::test]
-async fn the_chart_is_the_same_as_the_base_and_is_taken_without_a_warning() -> Result<()> {
+async fn the_chart_equals_the_base_and_is_accepted_without_a_warning() -> Result<()> {
     let objects = charted(&[])?;
     let mut base = by_title(&committed()?)?;
     base.remove(NAMESPACE).context("the base has no namespace")?;
     compare(&by_title(&objects)?, &base)?;
-    take("charted", &objects).await
+    dry_run("charted", &objects).await
 }
 
 #[tokio::test]
-async fn every_value_of_the_chart_arrives_and_is_taken_without_a_warning() -> Result<()> {
+async fn every_value_of_the_chart_has_its_effect_and_is_accepted_without_a_warning() -> Result<()> {
     let objects = charted(&[
         "name=second",
         "replicas=2",
@@ -70,7 +70,7 @@ async fn every_value_of_the_chart_arrives_and_is_taken_without_a_warning() -> Re
         "1Gi",
     ]);
     ensure!(found == wanted, "{found} instead of {wanted}");
-    take("values", &objects).await
+    dry_run("values", &objects).await
 }
 
 fn compare(found: &BTreeMap<String, Value>, wanted: &BTreeMap<String, Value>) -> Result<()> {
@@ -82,8 +82,8 @@ fn compare(found: &BTreeMap<String, Value>, wanted: &BTreeMap<String, Value>) ->
     Ok(())
 }
 
-/// Has the API server look at everything, and store nothing.
-async fn take(topic: &str, objects: &[Value]) -> Result<()> {
+/// Applies all objects as a dry run.
+async fn dry_run(topic: &str, objects: &[Value]) -> Result<()> {
     with_namespace(topic, PodSecurity::Restricted, async |sandbox| {
         let server = Server::new(sandbox);
         for object in objects {

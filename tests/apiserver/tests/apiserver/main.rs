@@ -1,7 +1,7 @@
-//! Checks that a real API server takes every kind and every object as they are meant.
+//! Checks of all kinds and manifests on a real API server.
 //!
-//! `cargo xtask test --only apiserver` runs it. By hand, any cluster with the Gateway API does, and no operator need
-//! run in it:
+//! `cargo xtask test --only apiserver` runs it. By hand, use any cluster with the Gateway API; it needs no
+//! operator:
 //!
 //! ```text
 //! KUBECONFIG=~/.cache/openstack-operator/cluster/kubeconfig SMOKE_IMAGES='{}' \
@@ -9,8 +9,8 @@
 //!     cargo test -p openstack-operator-apiserver --test apiserver
 //! ```
 //!
-//! The definitions of our kinds are installed and stay; whatever else is stored goes with its namespace. An operator
-//! that runs meanwhile is no hindrance: objects of its kinds are stored with the annotation that pauses it.
+//! The CRDs stay installed; all other objects are deleted with their namespaces. An operator may run meanwhile: stored
+//! objects of its kinds have the annotation that pauses it.
 
 mod accepted;
 mod changed;

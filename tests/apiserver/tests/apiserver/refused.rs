@@ -1,4 +1,4 @@
-//! What cannot be meant is refused, with a message that says what is wrong.
+//! The API server rejects every mistake with a message that explains it.
 
 use anyhow::{Result, ensure};
 use openstack_operator_apiserver::Server;
@@ -8,7 +8,7 @@ use openstack_operator_apiserver::server::title;
 use openstack_operator_smoke::{PodSecurity, with_namespace};
 
 #[tokio::test]
-async fn every_mistake_is_refused_for_its_own_reason() -> Result<()> {
+async fn every_mistake_is_rejected_for_its_own_reason() -> Result<()> {
     with_namespace("refused", PodSecurity::Restricted, async |sandbox| {
         install(&sandbox.client).await?;
         let server = Server::new(sandbox);
@@ -20,7 +20,7 @@ async fn every_mistake_is_refused_for_its_own_reason() -> Result<()> {
                     Ok(_) => "it is accepted".to_owned(),
                     Err(refusal) if refusal.message.contains(part) => continue,
                     Err(refusal) => {
-                        format!("the refusal ({}) does not say {part:?}: {}", refusal.code, refusal.message)
+                        format!("the message ({}) has no {part:?}: {}", refusal.code, refusal.message)
                     }
                 };
                 problems.push(format!("{}, {}: {problem}", file.name, title(object)));

@@ -1,4 +1,4 @@
-//! Everything that is rendered from every sample is taken as it is, and taken again without a change.
+//! The API server accepts every rendered object, and applying it again changes nothing.
 
 use std::collections::BTreeSet;
 use std::iter::once;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use futures::future::join_all;
 use openstack_operator_apiserver::corpus::{File, files, samples};
 use openstack_operator_apiserver::definition::install;
-use openstack_operator_apiserver::render::{plan, still};
+use openstack_operator_apiserver::render::{inert, plan};
 use openstack_operator_apiserver::server::{MANAGER, accepted, title};
 use openstack_operator_apiserver::{Effect, Server};
 use openstack_operator_model::kind::{CHILD_KINDS, DAEMON_SET, Kind};
@@ -17,22 +17,22 @@ use openstack_operator_smoke::wait::eventually;
 use openstack_operator_smoke::{PodSecurity, with_namespace};
 use serde_json::{Value, json};
 
-/// How long other controllers may take to have said all they have to say of an object.
+/// How long other controllers may take to finish their writes to an object.
 const REST: Duration = Duration::from_mins(1);
 
 #[tokio::test]
-async fn every_rendered_object_is_taken_under_the_restricted_standard_without_a_warning() -> Result<()> {
-    taken("rendered", PodSecurity::Restricted, |kind| kind != DAEMON_SET).await
+async fn every_rendered_object_is_accepted_under_the_restricted_standard_without_a_warning() -> Result<()> {
+    is_accepted("rendered", PodSecurity::Restricted, |kind| kind != DAEMON_SET).await
 }
 
-/// What pods of nodes may do is a law of the services' own tests.
+/// The unit tests of the services limit the privileges of node pods.
 #[tokio::test]
-async fn what_runs_on_nodes_is_taken_without_a_warning() -> Result<()> {
-    taken("nodes", PodSecurity::Privileged, |kind| kind == DAEMON_SET).await
+async fn every_rendered_daemon_set_is_accepted_without_a_warning() -> Result<()> {
+    is_accepted("nodes", PodSecurity::Privileged, |kind| kind == DAEMON_SET).await
 }
 
-/// Tries everything that is rendered of the kinds that `meant` names.
-async fn taken(topic: &str, security: PodSecurity, meant: impl Fn(Kind) -> bool) -> Result<()> {
+/// Applies every rendered object of the selected kinds as a dry run.
+async fn is_accepted(topic: &str, security: PodSecurity, is_selected: impl Fn(Kind) -> bool) -> Result<()> {
     with_namespace(topic, security, async |sandbox| {
         install(&sandbox.client).await?;
         let server = Server::new(sandbox);
@@ -40,7 +40,8 @@ async fn taken(topic: &str, security: PodSecurity, meant: impl Fn(Kind) -> bool)
         let mut rendered = BTreeSet::new();
         for file in sources()? {
             for planned in plan(&server, &file.objects).await.with_context(|| file.name.clone())? {
-                for manifest in planned.owned_manifests().into_iter().filter(|manifest| meant(manifest.kind))
+                for manifest in
+                    planned.owned_manifests().into_iter().filter(|manifest| is_selected(manifest.kind))
                 {
                     rendered.insert(manifest.kind);
                     let answer = server.apply(&manifest.body, Effect::DryRun).await?;
@@ -50,8 +51,8 @@ async fn taken(topic: &str, security: PodSecurity, meant: impl Fn(Kind) -> bool)
             }
         }
         ensure!(problems.is_empty(), "{}", problems.join("\n"));
-        for kind in CHILD_KINDS.iter().filter(|kind| meant(**kind)) {
-            ensure!(rendered.contains(kind), "nothing was rendered of kind {}", kind.kind);
+        for kind in CHILD_KINDS.iter().filter(|kind| is_selected(**kind)) {
+            ensure!(rendered.contains(kind), "no object of kind {} was rendered", kind.kind);
         }
         Ok(())
     })
@@ -59,7 +60,7 @@ async fn taken(topic: &str, security: PodSecurity, meant: impl Fn(Kind) -> bool)
 }
 
 #[tokio::test]
-async fn a_workload_that_is_not_restricted_is_warned_of() -> Result<()> {
+async fn the_api_server_warns_of_an_unrestricted_workload() -> Result<()> {
     with_namespace("warned", PodSecurity::Restricted, async |sandbox| {
         let labels = json!({ "app": "x" });
         let workload = json!({
@@ -71,8 +72,8 @@ async fn a_workload_that_is_not_restricted_is_warned_of() -> Result<()> {
         });
         let answer = Server::new(sandbox).apply(&workload, Effect::DryRun).await?;
         let warnings = answer.map_err(|refusal| refusal.of(&workload))?.warnings;
-        let is_meant = |warning: &String| warning.contains("would violate PodSecurity \"restricted");
-        ensure!(warnings.iter().any(is_meant), "the API server warns of {warnings:?}");
+        let is_expected = |warning: &String| warning.contains("would violate PodSecurity \"restricted");
+        ensure!(warnings.iter().any(is_expected), "the API server warns of {warnings:?}");
         Ok(())
     })
     .await
@@ -80,12 +81,12 @@ async fn a_workload_that_is_not_restricted_is_warned_of() -> Result<()> {
 
 #[tokio::test]
 async fn applying_again_changes_nothing() -> Result<()> {
-    // Every one of them ends, for each has a namespace to remove.
+    // All of them run to their end, so that all namespaces are deleted.
     let outcomes = join_all(sources()?.into_iter().map(apply_again)).await;
     let stored: Vec<BTreeSet<String>> = outcomes.into_iter().collect::<Result<_>>()?;
     let stored: BTreeSet<String> = stored.into_iter().flatten().collect();
     for kind in CHILD_KINDS.iter().chain(&kinds()) {
-        ensure!(stored.contains(kind.kind), "nothing was stored of kind {}", kind.kind);
+        ensure!(stored.contains(kind.kind), "no object of kind {} was stored", kind.kind);
     }
     Ok(())
 }
@@ -94,10 +95,10 @@ fn sources() -> Result<Vec<File>> {
     Ok([files("accepted")?, samples()?].concat())
 }
 
-/// Applies all that a file stands for, twice, and returns the kinds of it.
+/// Applies all objects of a file twice, and returns their kinds.
 async fn apply_again(file: File) -> Result<BTreeSet<String>> {
     let mut kinds = BTreeSet::new();
-    // Pods of nodes may do what no others may.
+    // Node pods need privileges.
     with_namespace("again", PodSecurity::Privileged, async |sandbox| {
         install(&sandbox.client).await?;
         let server = Server::new(sandbox);
@@ -106,7 +107,7 @@ async fn apply_again(file: File) -> Result<BTreeSet<String>> {
             for manifest in once(planned.object.clone()).chain(planned.manifests()) {
                 if stored.insert((manifest.kind, manifest.name.clone())) {
                     kinds.insert(manifest.kind.kind.to_owned());
-                    check(&server, &still(&manifest)).await?;
+                    check(&server, &inert(&manifest)).await?;
                 }
             }
         }
@@ -118,30 +119,26 @@ async fn apply_again(file: File) -> Result<BTreeSet<String>> {
 }
 
 async fn check(server: &Server, object: &Value) -> Result<()> {
-    let first = ours(&accepted(object, server.apply(object, Effect::Stored).await?)?)?;
-    // Other controllers write to an object too, and may do so in between; but what is ours they leave alone.
+    let first = managed(&accepted(object, server.apply(object, Effect::Stored).await?)?)?;
+    // Other controllers may write to the object in between, but not to the fields of this manager.
     let again = eventually(&format!("{} to be applied without a change", title(object)), REST, async || {
         let before = server.get(object).await?;
         let after = accepted(object, server.apply(object, Effect::Stored).await?)?;
         let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
-        let again = ours(&after)?;
+        let again = managed(&after)?;
         let is_final = again != first || version(&before) == version(&after);
         ensure!(is_final, "it changed from {before} to {after}");
         Ok(again)
     })
     .await?;
-    ensure!(
-        again == first,
-        "{} is another when it is applied again: {again} instead of {first}",
-        title(object)
-    );
+    ensure!(again == first, "{} differs when it is applied again: {again} instead of {first}", title(object));
     Ok(())
 }
 
-/// What only an apply of ours can change: the generation of what is wanted, and the fields that we hold.
-fn ours(object: &Value) -> Result<Value> {
+/// Generation and managed fields, which only this manager changes.
+fn managed(object: &Value) -> Result<Value> {
     let managers = object["metadata"]["managedFields"].as_array();
     let own = managers.into_iter().flatten().find(|entry| entry["manager"] == MANAGER);
-    let fields = &own.with_context(|| format!("nothing of {object} is ours"))?["fieldsV1"];
+    let fields = &own.with_context(|| format!("{object} has no fields of {MANAGER}"))?["fieldsV1"];
     Ok(json!({ "generation": object["metadata"]["generation"], "fields": fields }))
 }

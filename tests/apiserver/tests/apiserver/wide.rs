@@ -1,4 +1,4 @@
-//! A cloud with as many services as OpenStack has stays within what an API server allows a definition to cost.
+//! The CRD of a cloud with all services of OpenStack stays within the limits of the API server.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use openstack_operator_smoke::{PodSecurity, Sandbox, with_namespace};
 use openstack_operator_testkit::with_services;
 use serde_json::{Value, json};
 
-/// Number of services that a cloud may come to have.
+/// Number of services of a complete cloud.
 const SERVICES: usize = 35;
-/// Most bytes of its definition, as compact JSON.
+/// Maximum size of the CRD as compact JSON, in bytes.
 const LARGEST: usize = 170_000;
 const ESTABLISHMENT: Duration = Duration::from_mins(1);
-/// A group of its own: the definitions of the operator stay as they are.
+/// Another API group, so that the operator's CRDs stay unchanged.
 const GROUP: &str = "wide.example.com";
 const NAME: &str = "widecontrolplanes.wide.example.com";
 
@@ -39,7 +39,7 @@ async fn a_cloud_of_many_services_is_within_the_limits_of_the_api_server() -> Re
     .await
 }
 
-/// The definition of the cloud with further services, under a name of its own.
+/// The CRD of a cloud with further services, under another name.
 fn wide() -> Result<Value> {
     let plane = ALL.iter().find(|service| service.kind() == control_plane::KIND);
     let definition = serde_json::to_value(plane.context("there is no control plane")?.crd())?;
@@ -64,7 +64,7 @@ async fn check(sandbox: &Sandbox, definition: &Value) -> Result<()> {
         json!({ "apiVersion": format!("{GROUP}/v1alpha1"), "kind": "WideControlPlane",
                 "metadata": { "name": "cloud" }, "spec": spec })
     };
-    // Established is said a moment before the first request is answered.
+    // The API server serves requests a moment after it reports Established.
     let least = cloud(json!({}));
     eventually("the kind to be served", ESTABLISHMENT, async || {
         accepted(&least, server.create(&least).await?)
@@ -72,7 +72,9 @@ async fn check(sandbox: &Sandbox, definition: &Value) -> Result<()> {
     .await?;
     let last = format!("service{SERVICES}");
     let wrong = cloud(json!({ last.as_str(): { "topology": "unknown" } }));
-    let Err(refusal) = server.create(&wrong).await? else { bail!("the rules of {last} do not hold") };
+    let Err(refusal) = server.create(&wrong).await? else {
+        bail!("the API server does not enforce the rules of {last}")
+    };
     let expected = format!("spec.{last}.topology is not in spec.topologies");
     ensure!(refusal.message.contains(&expected), "{}", refusal.message);
     Ok(())

@@ -1,4 +1,4 @@
-//! One DNS question from the host to a chosen server, which the host's own resolver cannot be asked to do.
+//! DNS queries from the host to a chosen server, which the host's resolver does not support.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -63,7 +63,7 @@ fn number(packet: &[u8], at: usize) -> Result<u16> {
     Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
-/// A name is a row of labels that ends with an empty one or with a two-byte pointer to an earlier name.
+/// A name is a sequence of labels that ends with an empty label or a two-byte pointer to an earlier name.
 fn end_of_name(packet: &[u8], mut at: usize) -> Result<usize> {
     loop {
         match *packet.get(at).context("with a packet cut short")? {

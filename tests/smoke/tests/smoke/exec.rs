@@ -1,4 +1,4 @@
-//! Commands in a running container return all they wrote and their status, and logs follow a container.
+//! Commands in a running container return their output and status, and logs can be followed.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 const LINE: Duration = Duration::from_secs(30);
 
-/// Prints what others write to its pipe until it is told to end.
+/// Prints the lines that it reads from a pipe, until it reads `end`.
 const REPEAT_LINES: &str = "
 mkfifo /tmp/lines
 echo listening
@@ -33,7 +33,7 @@ async fn exec_returns_streams_and_status() -> Result<()> {
         let output = sandbox.exec("worker", "main", &["sh", "-c", script]).await?;
         let expected = Output { stdout: "result\n".to_owned(), stderr: "complaint\n".to_owned(), code: 7 };
         ensure!(output == expected, "{output:?} is not {expected:?}");
-        // More than any buffer on the way holds.
+        // More than the buffers between the processes hold.
         let output = sandbox.exec("worker", "main", &["head", "-c", "1000000", "/dev/zero"]).await?;
         ensure!((output.stdout.len(), output.code) == (1_000_000, 0), "{} bytes", output.stdout.len());
         Ok(())
@@ -53,7 +53,7 @@ async fn logs_follow_a_container_to_its_end() -> Result<()> {
         expect_line(&mut lines, Some("listening")).await?;
         sandbox.shell("repeater", "main", "echo first > /tmp/lines").await?;
         expect_line(&mut lines, Some("first")).await?;
-        // The end that this asks for may cut off its own answer; the log tells whether it arrived.
+        // The container may end before the command does; the log shows that the line arrived.
         let _ = sandbox.exec("repeater", "main", &["sh", "-c", "echo end > /tmp/lines"]).await;
         expect_line(&mut lines, Some("end")).await?;
         expect_line(&mut lines, None).await

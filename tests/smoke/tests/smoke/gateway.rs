@@ -1,4 +1,4 @@
-//! An `HTTPRoute` on the cloud's Gateway is reached from the host by its host name, with and without TLS.
+//! The host reaches an `HTTPRoute` of the cloud's Gateway by its host name, with and without TLS.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use tokio_rustls::rustls::RootCertStore;
 use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject};
 
-/// Where the Gateway is, and where its listeners want their routes to be.
+/// Namespace of the Gateway and of the routes that its listeners accept.
 const NAMESPACE: &str = "openstack";
 const GATEWAY: &str = "openstack-gateway";
 const ROUTE: Duration = Duration::from_mins(2);
 
 #[tokio::test]
-async fn route_is_reached_by_host_name() -> Result<()> {
+async fn a_route_serves_its_host_name() -> Result<()> {
     with_namespace("gateway", PodSecurity::Restricted, async |sandbox| {
         let gateway = Gateway::read(sandbox).await?;
         sandbox.start("backend", answering(sandbox.image("base")?)).await?;
@@ -38,14 +38,14 @@ async fn route_is_reached_by_host_name() -> Result<()> {
             })
             .await?;
             let answer = gateway.get(scheme, &stranger).await?;
-            ensure!(answer.status == 404, "{stranger}, which has no route, answers {answer:?} by {scheme:?}");
+            ensure!(answer.status == 404, "{stranger} has no route, but answers {answer:?} by {scheme:?}");
         }
         Ok(())
     })
     .await
 }
 
-/// The route belongs to the Gateway's namespace and its backend to the test's, which grants the reference.
+/// The route is in the Gateway's namespace and its backend in the test's, which grants the reference.
 async fn create_route(sandbox: &Sandbox, host: &str) -> Result<()> {
     let grant = json!({
         "from": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": NAMESPACE}],
@@ -72,7 +72,7 @@ fn has_condition(route: &DynamicObject, name: &str) -> bool {
     conditions.any(|condition| condition["type"] == name && condition["status"] == "True")
 }
 
-/// Objects are named after the test's namespace and owned by it: they go when it goes, wherever they are.
+/// Objects have the name of the test's namespace, which owns them: they are deleted with it.
 async fn create(sandbox: &Sandbox, version: &str, kind: &str, namespace: &str, data: Value) -> Result<()> {
     let mut object = DynamicObject::new(&sandbox.namespace, &resource(version, kind)).data(data);
     object.metadata.owner_references = sandbox.root.owner_ref(&()).map(|owner| vec![owner]);
@@ -94,13 +94,13 @@ enum Scheme {
     Https,
 }
 
-/// What a client of the Gateway must know.
+/// Addresses and certificates for clients of the Gateway.
 struct Gateway {
     address: String,
     http_port: u16,
     https_port: u16,
     roots: RootCertStore,
-    /// The domain that the certificate covers with a wildcard, so that a test can have a host of its own.
+    /// The domain of the certificate's wildcard.
     domain: String,
 }
 
@@ -150,7 +150,7 @@ fn port(listener: &Value) -> Result<u16> {
     port.with_context(|| format!("listener {} has no port", listener["name"]))
 }
 
-/// The authority beside the certificate, or the certificate itself where it is its own.
+/// The authority in the Secret, or the certificate itself if it is self-signed.
 fn roots(secret: &Secret) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(secret, "ca.crt").or_else(|_| certificates(secret, "tls.crt"))? {

@@ -1,4 +1,4 @@
-//! Every image runs as the user that its table promises, on a read-only root.
+//! Every image runs as the user of the image table, on a read-only root.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const ALL_IMAGES: Duration = Duration::from_mins(30);
 
 #[tokio::test]
 async fn images_run_as_their_documented_users() -> Result<()> {
-    // Some images are root's by design, and a restricted namespace would not run them to tell.
+    // A restricted namespace would not run images whose user is root.
     with_namespace("images", PodSecurity::Privileged, async |sandbox| {
         let images = &sandbox.environment.images;
         let containers = images.iter().map(|(name, image)| {

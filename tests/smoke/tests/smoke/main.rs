@@ -1,4 +1,4 @@
-//! Checks that a real cluster offers everything that the operator and its services will ask of it.
+//! Checks that a real cluster has everything that the operator and its services need.
 
 mod dns;
 mod exec;

@@ -1,4 +1,4 @@
-//! Packets cross the nodes' second and third networks: tunnels between nodes, and the host on the provider network.
+//! The tunnel network connects the nodes, and the provider network connects them to the host.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use openstack_operator_smoke::{PodSecurity, Sandbox, notice, with_namespace};
 const ANSWER: Duration = Duration::from_mins(1);
 
 #[tokio::test]
-async fn second_and_third_networks_carry_packets() -> Result<()> {
+async fn tunnel_and_provider_networks_forward_packets() -> Result<()> {
     with_namespace("networks", PodSecurity::Privileged, async |sandbox| {
         let Some(range) = sandbox.environment.provider_range.clone() else {
-            notice("the networks of a foreign cluster's nodes are not known: not checked");
+            notice("skipped the networks of nodes: they are known for local clusters only");
             return Ok(());
         };
         let nodes = Api::<Node>::all(sandbox.client.clone());
@@ -29,7 +29,7 @@ async fn second_and_third_networks_carry_packets() -> Result<()> {
         }
         for (position, name) in names.iter().enumerate() {
             let other = &tunnel_addresses[(position + 1) % names.len()];
-            // A node does not ask the network for itself: a lone node has nobody to tunnel to.
+            // A node does not send requests for its own address: a single node has no neighbour.
             if other != &tunnel_addresses[position] {
                 await_neighbour(sandbox, name, "eth1", other).await?;
             }
@@ -40,7 +40,7 @@ async fn second_and_third_networks_carry_packets() -> Result<()> {
     .await
 }
 
-/// A pod with the node's own network, and the right to give an interface an address.
+/// A pod in the node's network that can set addresses of interfaces.
 fn on_node(image: String, node: &str) -> PodSpec {
     let mut main = container("main", image, &["sleep", "infinity"]);
     main.security_context = Some(SecurityContext {
@@ -65,10 +65,10 @@ async fn tunnel_address(sandbox: &Sandbox, node: &str) -> Result<String> {
     Ok(address.with_context(|| format!("eth1 of {node} has no address: {text:?}"))?.to_owned())
 }
 
-/// The provider network gives nodes no address, so the node gets one for as long as the question takes.
+/// Nodes have no address on the provider network, so the node gets a temporary one.
 async fn await_host(sandbox: &Sandbox, node: &str, range: &str, position: usize) -> Result<()> {
-    let (network, length) = range.split_once('/').context("the provider network is no range")?;
-    let (prefix, _) = network.rsplit_once('.').context("the provider network is no range")?;
+    let (network, length) = range.split_once('/').context("SMOKE_PROVIDER_RANGE is not a range")?;
+    let (prefix, _) = network.rsplit_once('.').context("SMOKE_PROVIDER_RANGE is not a range")?;
     let own = format!("{prefix}.{}/{length}", 200 + position);
     sandbox.shell(node, "main", &format!("ip address add {own} dev eth2")).await?;
     let answered = await_neighbour(sandbox, node, "eth2", &format!("{prefix}.1")).await;
@@ -76,7 +76,7 @@ async fn await_host(sandbox: &Sandbox, node: &str, range: &str, position: usize)
     answered
 }
 
-/// The kernel learns a neighbour's link address only if its question and the answer pass.
+/// The kernel learns a neighbour's link address only if ARP works both ways.
 async fn await_neighbour(sandbox: &Sandbox, node: &str, interface: &str, address: &str) -> Result<()> {
     let ask = format!("echo > /dev/udp/{address}/9; ip neighbour show {address} dev {interface}");
     eventually(&format!("{address} to answer {interface} of {node}"), ANSWER, async || {

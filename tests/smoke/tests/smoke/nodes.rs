@@ -1,4 +1,4 @@
-//! Every node is ready, knows its own name, and has the interfaces for tunnels and for the provider network.
+//! Every node is ready, resolves its own name, and has interfaces for tunnels and the provider network.
 
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
@@ -9,14 +9,14 @@ use openstack_operator_smoke::pod::{container, unconfined};
 use openstack_operator_smoke::wait::is_node_ready;
 use openstack_operator_smoke::{PodSecurity, Sandbox, notice, with_namespace};
 
-/// The local cluster's names for tunnels and the provider network; other clusters have their own.
+/// Interfaces of local clusters for tunnels and the provider network.
 const INTERFACES: [&str; 2] = ["eth1", "eth2"];
 
 #[tokio::test]
-async fn nodes_are_ready_and_wired() -> Result<()> {
+async fn nodes_are_ready_and_have_all_interfaces() -> Result<()> {
     with_namespace("nodes", PodSecurity::Privileged, async |sandbox| {
         if !sandbox.environment.is_local() {
-            notice("the interface names of a foreign cluster's nodes are not known: not checked");
+            notice("skipped the interfaces of nodes: their names are known for local clusters only");
         }
         let nodes = Api::<Node>::all(sandbox.client.clone());
         let nodes = nodes.list(&ListParams::default()).await.context("failed to list nodes")?;
@@ -30,7 +30,7 @@ async fn inspect(sandbox: &Sandbox, node: &Node) -> Result<()> {
     let name = node.name_any();
     ensure!(is_node_ready(node), "node {name} is not ready");
 
-    // libvirt and sudo look the node's name up again and again, and hang where it does not resolve.
+    // libvirt and sudo resolve the node's name often, and hang if that fails.
     let script = "getent hosts \"$1\" || echo unresolved; cat /proc/net/dev";
     let command = ["sh", "-c", script, "sh", &name];
     let spec = PodSpec {
@@ -49,7 +49,7 @@ async fn inspect(sandbox: &Sandbox, node: &Node) -> Result<()> {
             .map(|(interface, _)| interface.trim())
             .collect();
         for interface in INTERFACES {
-            ensure!(interfaces.contains(&interface), "node {name} lacks {interface}: {interfaces:?}");
+            ensure!(interfaces.contains(&interface), "node {name} has no {interface}: {interfaces:?}");
         }
     }
     Ok(())

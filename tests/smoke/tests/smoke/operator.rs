@@ -1,4 +1,4 @@
-//! The operator's image runs with the least rights, elects one leader, and another takes over when it goes.
+//! The operator runs with least privileges, elects one leader, and replaces a deleted one.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ use openstack_operator_smoke::wait::{POD_START, await_condition};
 use openstack_operator_smoke::{PodSecurity, Sandbox, with_namespace};
 
 const NAME: &str = "openstack-operator";
-/// A leader gives its Lease back when it is told to stop, so this is far more than it takes.
+/// A leader that stops releases its Lease, so this is far more than needed.
 const SUCCESSION: Duration = Duration::from_mins(1);
 
 #[tokio::test]
-async fn operator_elects_a_leader_and_a_successor() -> Result<()> {
+async fn the_operator_elects_a_leader_and_a_successor() -> Result<()> {
     with_namespace("operator", PodSecurity::Restricted, async |sandbox| {
         grant_lease(sandbox).await?;
         sandbox.create(&deployment(sandbox.image("operator")?)).await?;
@@ -36,23 +36,23 @@ async fn operator_elects_a_leader_and_a_successor() -> Result<()> {
         let pods = sandbox.api::<k8s_openapi::api::core::v1::Pod>();
         pods.delete(&first, &DeleteParams::default()).await.context("failed to delete the leader")?;
         let second = leader(sandbox, "to have another leader", |holder| holder != first).await?;
-        ensure!(second != first, "{first} leads although it is gone");
+        ensure!(second != first, "the deleted pod {first} still leads");
         Ok(())
     })
     .await
 }
 
-/// Waits for a holder of the Lease that suits, and returns its name.
+/// Waits for a suitable holder of the Lease and returns its name.
 async fn leader(sandbox: &Sandbox, expectation: &str, suits: impl Fn(&str) -> bool) -> Result<String> {
     let holder = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
     let lease = await_condition(&sandbox.api(), NAME, expectation, SUCCESSION, |lease: &Lease| {
         holder(lease).is_some_and(|holder| !holder.is_empty() && suits(&holder))
     })
     .await?;
-    holder(&lease).context("a Lease without a holder")
+    holder(&lease).context("the Lease has no holder")
 }
 
-/// All that the election needs, in the operator's own namespace.
+/// Permissions for the election, in the operator's namespace.
 async fn grant_lease(sandbox: &Sandbox) -> Result<()> {
     let text = |text: &str| text.to_owned();
     sandbox.create(&ServiceAccount { metadata: metadata(NAME), ..ServiceAccount::default() }).await?;

@@ -1,4 +1,4 @@
-//! A namespace that enforces the restricted standard runs such pods as promised and refuses others.
+//! A namespace with the restricted Pod Security Standard confines pods, and rejects others.
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::{Pod, SecurityContext};
@@ -6,7 +6,7 @@ use kube::api::PostParams;
 use openstack_operator_smoke::pod::{USER, container, metadata, restricted, unconfined};
 use openstack_operator_smoke::{PodSecurity, with_namespace};
 
-/// What the kernel says of the process itself, whatever the pod's specification claims.
+/// Prints the kernel's view of the process.
 const INSPECT: &str = r"
 echo User: $(id -u)
 grep -E '^(NoNewPrivs|CapEff|CapBnd|Seccomp):' /proc/self/status
@@ -14,7 +14,7 @@ if touch /probe 2>/dev/null; then echo Root: writable; else echo Root: read-only
 ";
 
 #[tokio::test]
-async fn restricted_pod_runs_confined() -> Result<()> {
+async fn a_restricted_pod_is_confined() -> Result<()> {
     with_namespace("restricted", PodSecurity::Restricted, async |sandbox| {
         let spec = restricted(container("main", sandbox.image("base")?, &["sh", "-c", INSPECT]));
         let log = sandbox.run("confined", spec).await?;
@@ -40,7 +40,7 @@ async fn restricted_pod_runs_confined() -> Result<()> {
 }
 
 #[tokio::test]
-async fn privileged_pod_is_refused() -> Result<()> {
+async fn a_privileged_pod_is_rejected() -> Result<()> {
     with_namespace("refused", PodSecurity::Restricted, async |sandbox| {
         let mut intruder = container("main", sandbox.image("base")?, &["true"]);
         intruder.security_context =
@@ -48,13 +48,13 @@ async fn privileged_pod_is_refused() -> Result<()> {
         let pod =
             Pod { metadata: metadata("intruder"), spec: Some(unconfined(vec![intruder])), ..Pod::default() };
         let answer = sandbox.api::<Pod>().create(&PostParams::default(), &pod).await;
-        let Err(kube::Error::Api(refusal)) = &answer else {
-            anyhow::bail!("a privileged pod was not refused: {answer:?}");
+        let Err(kube::Error::Api(rejection)) = &answer else {
+            anyhow::bail!("the API server did not reject a privileged pod: {answer:?}");
         };
-        ensure!(refusal.code == 403, "{refusal:?}");
+        ensure!(rejection.code == 403, "{rejection:?}");
         for part in [r#"pods "intruder" is forbidden"#, r#"violates PodSecurity "restricted:"#, "privileged"]
         {
-            ensure!(refusal.message.contains(part), "the refusal does not say {part:?}: {}", refusal.message);
+            ensure!(rejection.message.contains(part), "the message has no {part:?}: {}", rejection.message);
         }
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! A Service spreads requests over its endpoints under its DNS name, for pods and for the host.
+//! A Service distributes requests to its endpoints by its DNS name, for pods and for the host.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::dns;
 
 const ANSWER: Duration = Duration::from_mins(1);
 
-/// Asks until both endpoints have answered, each time on a new connection, and prints who did.
-const ASK_UNTIL_BOTH_ANSWERED: &str = "
+/// Sends requests on new connections until both endpoints have answered, and prints their names.
+const REQUEST_UNTIL_BOTH_ANSWERED: &str = "
 import sys, time, urllib.request
 
 names, deadline = set(), time.monotonic() + 60
@@ -33,7 +33,7 @@ print(*sorted(names))
 ";
 
 #[tokio::test]
-async fn service_reaches_both_endpoints_by_name() -> Result<()> {
+async fn a_service_reaches_both_endpoints_by_name() -> Result<()> {
     with_namespace("service", PodSecurity::Restricted, async |sandbox| {
         let pods = start_two_endpoints(sandbox).await?;
         let mut names: Vec<String> = pods.iter().map(ResourceExt::name_any).collect();
@@ -41,7 +41,7 @@ async fn service_reaches_both_endpoints_by_name() -> Result<()> {
 
         let name = format!("names.{}.svc.cluster.local", sandbox.namespace);
         let url = format!("http://{name}/");
-        let command = ["python3", "-c", ASK_UNTIL_BOTH_ANSWERED, &url];
+        let command = ["python3", "-c", REQUEST_UNTIL_BOTH_ANSWERED, &url];
         let log =
             sandbox.run("client", restricted(container("main", sandbox.image("base")?, &command))).await?;
         ensure!(
@@ -50,7 +50,7 @@ async fn service_reaches_both_endpoints_by_name() -> Result<()> {
         );
 
         if sandbox.environment.is_local() {
-            ask_from_host(sandbox, &name, &pods).await
+            request_from_host(sandbox, &name, &pods).await
         } else {
             notice("a foreign cluster need not route pods and Services to this host: not checked");
             Ok(())
@@ -82,12 +82,12 @@ async fn start_two_endpoints(sandbox: &Sandbox) -> Result<Vec<Pod>> {
     .await?;
     let selector = ListParams::default().labels("app.kubernetes.io/name=names");
     let pods = sandbox.api::<Pod>().list(&selector).await.context("failed to list pods")?;
-    ensure!(pods.items.len() == 2, "{} pods instead of two", pods.items.len());
+    ensure!(pods.items.len() == 2, "the Deployment has {} pods, not two", pods.items.len());
     Ok(pods.items)
 }
 
-/// Tests reach the cloud's APIs without port forwarding, so the host must reach what a pod does.
-async fn ask_from_host(sandbox: &Sandbox, name: &str, pods: &[Pod]) -> Result<()> {
+/// Tests use the cloud's APIs without port forwarding, so the host must reach the same addresses as pods.
+async fn request_from_host(sandbox: &Sandbox, name: &str, pods: &[Pod]) -> Result<()> {
     let address = cluster_address(&sandbox.api(), "names").await?;
     let answer =
         eventually("the Service to answer the host", ANSWER, async || http::get(&address, 80, name).await)
@@ -96,7 +96,7 @@ async fn ask_from_host(sandbox: &Sandbox, name: &str, pods: &[Pod]) -> Result<()
 
     for pod in pods {
         let address = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
-        let answer = http::get(address.context("a ready pod without an address")?, PORT, name).await?;
+        let answer = http::get(address.context("the pod has no address")?, PORT, name).await?;
         ensure!(answer.body == pod.name_any(), "{answer:?} came from pod {}", pod.name_any());
     }
 

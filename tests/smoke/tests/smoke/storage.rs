@@ -1,4 +1,4 @@
-//! Volumes: one keeps its data when its node loses power, and one is had by several nodes at once.
+//! Volumes keep their data through a power cut, and several nodes can share one.
 
 use std::time::Duration;
 
@@ -19,22 +19,22 @@ use openstack_operator_smoke::{
     Environment, PodSecurity, Sandbox, notice, with_cluster_alone, with_namespace,
 };
 
-/// Label of a node with its own name.
+/// The label with the name of a node.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const NODE_RETURN: Duration = Duration::from_mins(5);
 
 #[tokio::test]
-async fn volume_survives_power_cycle_of_its_node() -> Result<()> {
+async fn a_volume_survives_a_power_cut_of_its_node() -> Result<()> {
     let Some(xtask) = Environment::read()?.xtask else {
-        notice("SMOKE_XTASK is not set, nothing can switch a node off: the power cycle is not checked");
+        notice("skipped the power cut: it needs SMOKE_XTASK, the program that powers nodes off");
         return Ok(());
     };
     with_cluster_alone("storage", PodSecurity::Restricted, async |sandbox| {
         sandbox.create(&keeper(sandbox.image("base")?)).await?;
         let pods = sandbox.api::<Pod>();
         let before = await_condition(&pods, "keeper-0", "to be ready", POD_START, is_pod_ready).await?;
-        let first_container = container_id(&before).context("a ready pod without a container")?;
-        let node = before.spec.and_then(|spec| spec.node_name).context("a ready pod without a node")?;
+        let first_container = container_id(&before).context("the pod has no container")?;
+        let node = before.spec.and_then(|spec| spec.node_name).context("the pod has no node")?;
         let witness = &sandbox.namespace;
         sandbox.shell("keeper-0", "main", &format!("echo {witness} > /data/witness; sync")).await?;
 
@@ -53,10 +53,10 @@ async fn volume_survives_power_cycle_of_its_node() -> Result<()> {
 }
 
 #[tokio::test]
-#[ignore = "it belongs to the highly available cloud: cargo xtask test --only smoke --long"]
-async fn two_nodes_have_one_volume_at_once() -> Result<()> {
+#[ignore = "only highly available clouds need it: cargo xtask test --only smoke --long"]
+async fn two_nodes_share_a_volume() -> Result<()> {
     if !Environment::read()?.is_local() {
-        notice("skipped: a cluster need not have volumes that several nodes can have at once");
+        notice("skipped shared volumes: only local clusters are known to have them");
         return Ok(());
     }
     with_namespace("shared", PodSecurity::Restricted, async |sandbox| {
@@ -69,27 +69,27 @@ async fn two_nodes_have_one_volume_at_once() -> Result<()> {
             .collect();
         nodes.sort();
         let [one, other, ..] = nodes.as_slice() else {
-            notice("skipped: there is one node only");
+            notice("skipped shared volumes: the cluster has one node");
             return Ok(());
         };
         sandbox.create(&claim("data", "ReadWriteMany")).await?;
         for (name, node) in [("one", one), ("other", other)] {
             let pod = sandbox.start(name, sharer(sandbox.image("base")?, node)).await?;
             let found = pod.spec.and_then(|spec| spec.node_name);
-            ensure!(found.as_ref() == Some(node), "{name} runs on {found:?} and not on {node}");
+            ensure!(found.as_ref() == Some(node), "{name} runs on {found:?}, not on {node}");
         }
         for (writer, reader) in [("one", "other"), ("other", "one")] {
-            let word = format!("{}-{writer}", sandbox.namespace);
-            sandbox.shell(writer, "main", &format!("echo {word} > /data/{writer}")).await?;
+            let text = format!("{}-{writer}", sandbox.namespace);
+            sandbox.shell(writer, "main", &format!("echo {text} > /data/{writer}")).await?;
             let read = sandbox.shell(reader, "main", &format!("cat /data/{writer}")).await?;
-            ensure!(read.trim() == word, "{reader} reads {read:?} and not {word:?}");
+            ensure!(read.trim() == text, "{reader} reads {read:?}, not {text:?}");
         }
         Ok(())
     })
     .await
 }
 
-/// A pod on a node that has the volume of claim `data`.
+/// A pod on a node with the volume of claim `data`.
 fn sharer(image: String, node: &str) -> PodSpec {
     let mut main = container("main", image, &["sleep", "infinity"]);
     main.volume_mounts = Some(vec![data_mount()]);
@@ -109,7 +109,7 @@ fn data_mount() -> VolumeMount {
     VolumeMount { name: "data".to_owned(), mount_path: "/data".to_owned(), ..VolumeMount::default() }
 }
 
-/// No class is named: the cluster must have a default one.
+/// Without a storage class: the cluster must have a default one.
 fn claim(name: &str, access_mode: &str) -> PersistentVolumeClaim {
     let size = [("storage".to_owned(), Quantity("64Mi".to_owned()))];
     PersistentVolumeClaim {
@@ -152,7 +152,7 @@ async fn ready_pods(sandbox: &Sandbox, node: &str) -> Result<Vec<Option<String>>
     Ok(ready.map(|pod| pod.metadata.uid).collect())
 }
 
-/// A node is back when its other pods are: the tests that wait for it need cluster DNS and the Gateway.
+/// Waits for the node's other pods: later tests need cluster DNS and the Gateway.
 async fn await_neighbours(sandbox: &Sandbox, node: &str, neighbours: &[Option<String>]) -> Result<()> {
     eventually(&format!("the pods of {node} to be ready again"), NODE_RETURN, async || {
         let missing: Vec<String> = pods_on(sandbox, node)

@@ -1,4 +1,4 @@
-//! Open vSwitch forwards packets with its userspace datapath in a privileged pod, and leaves nothing behind.
+//! Open vSwitch with the userspace datapath forwards packets in a privileged pod, and leaves no devices.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ exec ovsdb-server conf.db --remote=punix:/run/openvswitch/db.sock \
   --unixctl=/run/openvswitch/ovsdb-server.ctl --pidfile=/run/openvswitch/ovsdb-server.pid
 ";
 
-/// The default name of a control socket holds the process id, which is 1 in every container.
+/// The default name of a control socket contains the process id, which is 1 in every container.
 const RUN_SWITCH: &str = "
 until ovs-vsctl --no-wait --timeout=5 init; do sleep 1; done
 exec ovs-vswitchd unix:/run/openvswitch/db.sock \
@@ -32,7 +32,7 @@ ovs-vsctl --timeout=30 \
   add-port br-smoke peer0 -- set interface peer0 type=internal
 ";
 
-/// The peer's port is in a network namespace of its own: within one, the kernel would not use the bridge.
+/// The peer's port is in another network namespace: within one, the kernel would bypass the bridge.
 const CONNECT: &str = "
 ip address add 198.51.100.1/24 dev br-smoke
 ip link set br-smoke up
@@ -43,7 +43,7 @@ ip -n peer link set peer0 up
 ";
 
 #[tokio::test]
-async fn userspace_switch_forwards_packets() -> Result<()> {
+async fn the_userspace_datapath_forwards_packets() -> Result<()> {
     with_namespace("switch", PodSecurity::Privileged, async |sandbox| {
         sandbox.start("switch", switch(sandbox.image("ovn")?)).await?;
         eventually("the switch to answer", SWITCH_START, async || {
@@ -71,7 +71,7 @@ async fn userspace_switch_forwards_packets() -> Result<()> {
 
         shell(sandbox, "ovs-vsctl --timeout=30 del-br br-smoke; ip netns delete peer").await?;
         let links = shell(sandbox, "ip -o link").await?;
-        ensure!(!links.contains("br-smoke") && !links.contains("peer0"), "left behind:\n{links}");
+        ensure!(!links.contains("br-smoke") && !links.contains("peer0"), "devices are left:\n{links}");
         Ok(())
     })
     .await
@@ -81,7 +81,7 @@ async fn shell(sandbox: &Sandbox, script: &str) -> Result<String> {
     sandbox.shell("switch", "switch", script).await
 }
 
-/// Not on the host's network: the bridge is the pod's own and cannot cut the node off.
+/// The bridge is in the pod's network, so it cannot disconnect the node.
 fn switch(image: String) -> PodSpec {
     let device =
         HostPathVolumeSource { path: "/dev/net/tun".to_owned(), type_: Some("CharDevice".to_owned()) };
