@@ -1,5 +1,6 @@
 """Nova boots an instance that gets its metadata, shows its console, and leaves nothing behind when it is deleted."""
 
+# Also proves: compute
 import contextlib
 import secrets
 import time
@@ -46,7 +47,7 @@ def main():
         cleanup.callback(cloud.compute.delete_flavor, flavor.id)
         network = cloud.create_network(NAME)
         cleanup.callback(cloud.network.delete_network, network.id)
-        cloud.create_subnet(network.id, cidr=RANGE, subnet_name=NAME)
+        cloud.create_subnet(network.id, cidr=RANGE, subnet_name=NAME, enable_dhcp=True)
         server = cloud.compute.create_server(
             name=NAME, image_id=image.id, flavor_id=flavor.id, networks=[{"uuid": network.id}]
         )

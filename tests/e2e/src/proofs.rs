@@ -68,7 +68,18 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_says_what_it_proves_and_deletes_what_it_creates() -> Result<()> {
+    fn a_proof_names_only_services_of_the_list() -> Result<()> {
+        for Proof { service, program } in proofs()? {
+            let named = program.lines().filter_map(|line| line.strip_prefix("# Also proves: "));
+            for name in named.flat_map(|names| names.split(", ")) {
+                assert!(PARTS.iter().any(|part| part.field() == name), "{service}: {name} is not a service");
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_proof_states_its_subject_and_deletes_its_objects() -> Result<()> {
         for Proof { service, program } in proofs()? {
             assert!(program.starts_with("\"\"\""), "{service}: the first line states what is proven");
             assert!(program.contains("ExitStack"), "{service}: cleanup runs even if the proof fails");

@@ -25,6 +25,8 @@ pub(super) const PREFIX: &str = "::proof::";
 const PROOFS: &str = "tests/e2e/proofs";
 const SAMPLE: &str = "samples/minimal.yaml";
 const KIND_LABEL: &str = "openstack.k8s.io/kind";
+/// Begins a line of a proof that names further services, which have no proof.
+const ALSO_PROVES: &str = "# Also proves: ";
 const HEADER: &str = "| service | proof | date | images | render |\n|---|---|---|---|---|\n";
 
 /// A service of the list that the operator generates.
@@ -141,16 +143,27 @@ fn inputs(directories: &Directories, builder: &Builder) -> Result<BTreeMap<Strin
     let objects = render(directories, builder)?;
     let mut inputs = BTreeMap::new();
     for name in proven_services(directories)? {
-        let service = services.iter().find(|service| service.field == name);
-        let service = service.with_context(|| format!("{PROOFS}/{name}.py proves no service"))?;
-        let mut images = Vec::new();
-        for image in &service.images {
-            images.push(format!("{image}:{}", builder.digits(image)?));
+        let path = directories.checkout.join(PROOFS).join(format!("{name}.py"));
+        let program =
+            fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
+        let (mut images, mut kinds) = (Vec::new(), Vec::new());
+        for field in subjects(&name, &program) {
+            let service = services.iter().find(|service| service.field == field);
+            let service = service.with_context(|| format!("{PROOFS}/{name}.py: {field} is not a service"))?;
+            for image in &service.images {
+                images.push(format!("{image}:{}", builder.digits(image)?));
+            }
+            kinds.push(service.kind.as_str());
         }
-        let render = render_hash(&objects, &service.kind);
-        inputs.insert(name, Inputs { images: images.join(" "), render });
+        inputs.insert(name, Inputs { images: images.join(" "), render: render_hash(&objects, &kinds) });
     }
     Ok(inputs)
+}
+
+/// The services that a program proves.
+fn subjects<'a>(name: &'a str, program: &'a str) -> impl Iterator<Item = &'a str> {
+    let others = program.lines().filter_map(|line| line.strip_prefix(ALSO_PROVES));
+    std::iter::once(name).chain(others.flat_map(|others| others.split(", ")))
 }
 
 fn proven_services(directories: &Directories) -> Result<Vec<String>> {
@@ -176,11 +189,12 @@ fn render(directories: &Directories, builder: &Builder) -> Result<Vec<Value>> {
     serde_json::from_value(answer["items"].take()).context("the operator rendered no list")
 }
 
-/// The hash of the objects of a kind's services.
-fn render_hash(objects: &[Value], kind: &str) -> String {
-    let own = objects
-        .iter()
-        .filter(|object| object["kind"] == kind || object["metadata"]["labels"][KIND_LABEL] == kind);
+/// The hash of the objects of some kinds of services.
+fn render_hash(objects: &[Value], kinds: &[&str]) -> String {
+    let own = objects.iter().filter(|object| {
+        let kind = object["metadata"]["labels"][KIND_LABEL].as_str();
+        kind.is_some_and(|kind| kinds.contains(&kind))
+    });
     own.fold(Key::default(), |key, object| key.text(&object.to_string())).digits()
 }
 
@@ -290,9 +304,16 @@ mod tests {
     }
 
     #[test]
+    fn a_proof_may_prove_further_services() {
+        let program = "\"\"\"Nova works.\"\"\"\n\n# Also proves: compute, console\n";
+        assert_eq!(subjects("nova", program).collect::<Vec<_>>(), ["nova", "compute", "console"]);
+        assert_eq!(subjects("glance", "").collect::<Vec<_>>(), ["glance"]);
+    }
+
+    #[test]
     fn a_render_hash_covers_the_objects_of_one_kind() {
         let object = |kind: &str, value: u32| json!({ "kind": "Service", "metadata": { "labels": { KIND_LABEL: kind } }, "value": value });
-        let hash = |objects: &[Value]| render_hash(objects, "Nova");
+        let hash = |objects: &[Value]| render_hash(objects, &["Nova"]);
         let before = hash(&[object("Nova", 1), object("Glance", 1)]);
         assert_eq!(before, hash(&[object("Nova", 1), object("Glance", 2)]));
         assert_ne!(before, hash(&[object("Nova", 2), object("Glance", 1)]));

@@ -27,7 +27,7 @@ def main(public_range, key):
         enable_dhcp=False,
     )
     private = cloud.create_network("private")
-    subnet = cloud.create_subnet(private.id, cidr="10.0.0.0/24", subnet_name="private")
+    subnet = cloud.create_subnet(private.id, cidr="10.0.0.0/24", subnet_name="private", enable_dhcp=True)
     router = cloud.network.create_router(name="router", external_gateway_info={"network_id": public.id})
     cloud.network.add_interface_to_router(router, subnet_id=subnet.id)
     group = cloud.network.create_security_group(name="instances")
