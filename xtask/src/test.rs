@@ -141,9 +141,9 @@ impl Layer {
     }
 }
 
-/// The suites are no targets of a plain `cargo test`, so they are named.
-const LINT: &str = "clippy --workspace --lib --bins --tests --test apiserver --test smoke --test e2e -- \
-                    --deny warnings";
+const LINT: &str = "clippy --workspace --lib --bins --tests -- --deny warnings";
+/// Cargo's `--tests` leaves out targets with `test = false`, even where `--test` names them too.
+const LINT_SUITES: &str = "clippy --workspace --test apiserver --test smoke --test e2e -- --deny warnings";
 /// The version of the program that checks dependencies.
 const CARGO_DENY: &str = "=0.20.2";
 
@@ -222,7 +222,7 @@ fn run_layers(
     let lock = directories.lock()?;
     process::end_leftovers(directories)?;
     let settings = if local {
-        let up = cluster::Up::at_least(directories, NODES)?;
+        let up = cluster::Up::at_least(directories, least_nodes(directories, layers)?)?;
         Some(cluster::prepare(directories, &up)?)
     } else {
         None
@@ -269,6 +269,12 @@ fn run_layers(
         return report_checks(directories, arguments, &builder);
     }
     Ok(())
+}
+
+/// The number of nodes that layers need. Proofs must not change the cluster of a running cloud.
+fn least_nodes(directories: &Directories, layers: &[Layer]) -> Result<u8> {
+    let proofs_only = layers == [Layer::Catalogue];
+    Ok(if proofs_only && Settings::load(directories)?.is_some() { 1 } else { NODES })
 }
 
 /// The environment of the suites of these layers.
@@ -321,6 +327,11 @@ fn add_source_layers<'a>(
             command.args(arguments.split(' '));
             match layer {
                 Layer::Unit => run_tests(&mut command, log, outcome),
+                Layer::Lint => {
+                    let mut suites = cargo(directories);
+                    suites.args(LINT_SUITES.split(' '));
+                    Ok(outcome.count(log.run(&mut command).and_then(|()| log.run(&mut suites))))
+                }
                 _ if layer.suite().is_some() => log.run(&mut command).map(|()| String::new()),
                 Layer::Dependencies => {
                     command.env("PATH", path_with(&cargo_deny(directories, log)?)?);
@@ -368,7 +379,7 @@ mod tests {
         let suites: Vec<&str> = Layer::value_variants().iter().filter_map(|layer| layer.suite()).collect();
         assert_eq!(suites, ["apiserver", "smoke", "e2e", "e2e"]);
         for suite in suites {
-            assert!(LINT.contains(&format!("--test {suite} ")), "{LINT}");
+            assert!(LINT_SUITES.contains(&format!("--test {suite} ")), "{LINT_SUITES}");
         }
         let build = Layer::EndToEnd.cargo().map(|(step, arguments)| format!("{step}: {arguments}"));
         assert_eq!(build.as_deref(), Some("build e2e tests: test --workspace --test e2e --no-run"));
