@@ -28,7 +28,7 @@ use crate::process;
 use crate::progress::{self, Progress};
 use crate::store::{self, Key};
 use catalogue::Destination;
-use layer::{Layer, UNIT};
+use layer::{LINT_SUITES, Layer, UNIT};
 use outcome::{Outcome, run_tests};
 
 /// The number of nodes for tests: enough to lose one.
@@ -166,7 +166,7 @@ fn run_layers(
     let builder = Builder::new(directories);
     let has_suites = layers.iter().any(|layer| layer.suite().is_some());
     let settings = if has_suites && arguments.existing.get().is_none() {
-        let up = cluster::Up::at_least(directories, NODES)?;
+        let up = cluster::Up::at_least(directories, least_nodes(directories, layers)?)?;
         Some(cluster::prepare(directories, &up)?)
     } else {
         None
@@ -208,6 +208,12 @@ fn run_layers(
         return report_checks(directories, arguments, &builder);
     }
     Ok(())
+}
+
+/// The number of nodes that layers need. Proofs must not change the cluster of a running cloud.
+fn least_nodes(directories: &Directories, layers: &[Layer]) -> Result<u8> {
+    let proofs_only = layers == [Layer::Catalogue];
+    Ok(if proofs_only && Settings::load(directories)?.is_some() { 1 } else { NODES })
 }
 
 /// Prints the checks of e2e with their times, and the results of the proofs or the stale ones.
@@ -289,7 +295,10 @@ fn add_source_layers<'a>(
         let after: Vec<&str> = previous.as_deref().into_iter().collect();
         graph.add(&step, Weight::Heavy, &after, move |log| {
             let timer = outcome.start(layer.name());
-            let result = log.run(cargo(directories).args(arguments.split(' ')));
+            let mut result = log.run(cargo(directories).args(arguments.split(' ')));
+            if layer == Layer::Lint {
+                result = result.and_then(|()| log.run(cargo(directories).args(LINT_SUITES.split(' '))));
+            }
             if matches!(layer, Layer::Format | Layer::Lint) {
                 return Ok(timer.count(result));
             }
@@ -342,7 +351,6 @@ fn cargo(directories: &Directories) -> Command {
 
 #[cfg(test)]
 mod tests {
-    use super::layer::LINT;
     use super::*;
     use crate::cluster::settings::HostBefore;
 
@@ -352,7 +360,7 @@ mod tests {
             Layer::value_variants().iter().filter_map(|layer| layer.suite()).collect();
         assert_eq!(suites, BTreeSet::from(["apiserver", "smoke", "e2e"]));
         for suite in suites {
-            assert!(LINT.contains(&format!("--test {suite} ")), "{LINT}");
+            assert!(LINT_SUITES.contains(&format!("--test {suite} ")), "{LINT_SUITES}");
         }
         let build = Layer::EndToEnd.cargo().map(|(step, arguments)| format!("{step}: {arguments}"));
         assert_eq!(build.as_deref(), Some("build e2e tests: test --workspace --test e2e --no-run"));

@@ -70,7 +70,7 @@ pub(crate) async fn serves_another_namespace(cloud: &Cloud, client: &Client) -> 
 
 struct Services<'a> {
     /// Namespace of the cloud.
-    sandbox: Arc<Sandbox>,
+    sandbox: &'a Sandbox,
     cloud: &'a Cloud,
     client: &'a Client,
     /// Namespace of the services.

@@ -27,14 +27,16 @@ const DISK: &str = "/dev/vda";
 const PREPARE: &str = include_str!("prepare.py");
 const BOOT_PROGRAM: &str = include_str!("boot.py");
 
-/// Pods of Neutron's own agents, by label, in groups that are deleted together.
-pub(crate) const AGENTS: [&[&str]; 2] = [
-    &["app.kubernetes.io/component=ovs-db", "app.kubernetes.io/component=network-agents"],
-    &["app.kubernetes.io/component=ovs-vswitchd", "app.kubernetes.io/component=openvswitch-agent"],
+/// Pods of Neutron's own agents, by label. They use each other, so they are deleted one after the other.
+pub(crate) const AGENTS: [&[&str]; 4] = [
+    &["app.kubernetes.io/component=ovs-db"],
+    &["app.kubernetes.io/component=ovs-vswitchd"],
+    &["app.kubernetes.io/component=openvswitch-agent"],
+    &["app.kubernetes.io/component=network-agents"],
 ];
 
 /// Pods of a cloud with OVN, by label, in groups that are deleted together. Pods of one group do not use each other, so
-/// every one of them is replaced while its own clients and servers run.
+/// each is replaced while the programs that it works with run.
 pub(crate) const PODS: [&[&str]; 4] = [
     &[
         "app.kubernetes.io/component=northbound",

@@ -61,7 +61,7 @@ impl Raft<'_> {
                     let known = self.known_members(database, ordinal).await?;
                     ensure!(known == members, "{}-{ordinal} knows {known} members", database.0);
                 }
-                let next = self.pod(database.0, members);
+                let next = pod(database.0, members);
                 ensure!(self.sandbox.api::<Pod>().get_opt(&next).await?.is_none(), "{next} still exists");
             }
             Ok(())
@@ -71,13 +71,9 @@ impl Raft<'_> {
 
     async fn known_members(&self, (short, schema): (&str, &str), ordinal: usize) -> Result<usize> {
         let command = format!("ovs-appctl -t /run/ovn/{short}.ctl cluster/status {schema}");
-        let status = self.sandbox.shell(&self.pod(short, ordinal), "server", &command).await?;
+        let status = self.sandbox.shell(&pod(short, ordinal), "server", &command).await?;
         ensure!(status.contains("Status: cluster member"), "{status}");
         Ok(status.lines().filter(|line| line.contains(" at tcp:")).count())
-    }
-
-    fn pod(&self, database: &str, ordinal: usize) -> String {
-        format!("{NAME}-{database}-{ordinal}")
     }
 
     async fn add_network(&self, network: &str) -> Result<()> {
@@ -96,13 +92,13 @@ impl Raft<'_> {
     /// Any member accepts writes.
     async fn northbound(&self, command: &str) -> Result<String> {
         let command = format!("ovn-nbctl --no-leader-only --timeout=20 --db=unix:/run/ovn/nb.sock {command}");
-        self.sandbox.shell(&self.pod("nb", 0), "server", &command).await
+        self.sandbox.shell(&pod("nb", 0), "server", &command).await
     }
 
     /// A member loses its volume and joins again.
     async fn lose_a_volume(&self, members: usize) -> Result<()> {
         let (pods, claims) = (self.sandbox.api::<Pod>(), self.sandbox.api::<PersistentVolumeClaim>());
-        let pod = self.pod("nb", 1);
+        let pod = pod("nb", 1);
         let claim = format!("data-{pod}");
         let uid = pods.get(&pod).await?.metadata.uid;
         let claim_uid = claims.get(&claim).await?.metadata.uid;
@@ -112,4 +108,8 @@ impl Raft<'_> {
         await_deletion(&pods, &pod, uid.as_deref(), LIMIT).await?;
         self.has_members(members).await
     }
+}
+
+fn pod(database: &str, ordinal: usize) -> String {
+    format!("{NAME}-{database}-{ordinal}")
 }
