@@ -11,7 +11,7 @@ pub(crate) const NAME: &str = "openstack-operator";
 const USER: i64 = 42400;
 /// The container in which the process runs.
 pub(crate) const CONTAINER: &str = "operator";
-const ADMIN_PORT: u16 = 8080;
+pub(crate) const ADMIN_PORT: u16 = 8080;
 
 /// How an operator is installed. Parts are plain values, so that a chart can put its own expressions into them.
 #[derive(Clone, Debug)]

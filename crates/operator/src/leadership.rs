@@ -6,7 +6,7 @@ use snafu::{ResultExt, Snafu};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
-const LEASE: &str = "openstack-operator";
+pub(crate) const LEASE: &str = "openstack-operator";
 /// How long a Lease is valid, in seconds: a leader that vanished is replaced within this time.
 const DURATION: u64 = 15;
 /// How long before its end a leader renews the Lease, in seconds; clocks may differ by less than this.

@@ -114,7 +114,7 @@ async fn list(
 }
 
 /// What a Secret's metadata says of it: who wrote which keys is remembered there.
-fn secret(metadata: &ObjectMeta) -> LiveSecret {
+pub(crate) fn secret(metadata: &ObjectMeta) -> LiveSecret {
     let writers = metadata.managed_fields.as_ref();
     let keys = writers.map(|writers| {
         let fields = writers.iter().filter_map(|writer| writer.fields_v1.as_ref());

@@ -3,12 +3,14 @@
 mod admin;
 mod changes;
 mod chart;
+mod check;
 mod clouds;
 mod cluster;
 mod command;
 mod deploy;
 mod desired;
 mod difference;
+mod foreign;
 mod input;
 mod installation;
 mod leadership;

@@ -25,9 +25,12 @@ use crate::admin::{self, Admin};
 use crate::leadership::{self, Leadership};
 use crate::site::SiteArguments;
 
+/// Run as the operator of a cluster, until the process is stopped or loses its leadership.
 #[derive(Args)]
+#[command(after_help = "EXAMPLES:
+  openstack-operator run --identity $HOSTNAME --namespace openstack-operator")]
 pub(crate) struct Arguments {
-    /// Where probes and metrics are served.
+    /// Address of probes and metrics.
     #[arg(long, env = "OPENSTACK_OPERATOR_ADMIN", value_name = "ADDRESS",
           default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8080)))]
     admin: SocketAddr,

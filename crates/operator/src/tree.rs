@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use kube::core::DynamicObject;
 use openstack_operator_engine::engine::Key;
 use openstack_operator_model::status::{ServiceRow, Status};
+use serde_json::{Value, json};
 
 use crate::output::{Color, Paint};
 
@@ -34,8 +35,12 @@ impl State {
 pub(crate) struct Node {
     pub(crate) title: Title,
     pub(crate) state: State,
+    /// Reason of the condition Ready.
+    pub(crate) reason: String,
     /// Why it is not ready, or what it has lost.
     pub(crate) message: String,
+    /// Whether it serves now.
+    pub(crate) is_available: bool,
     phase: Option<String>,
     endpoint: Option<String>,
     extent: Option<String>,
@@ -68,6 +73,33 @@ pub(crate) fn forest(objects: &[(Key, DynamicObject)], name: Option<&str>) -> Ve
     roots.map(|(key, object)| node(objects, key, object)).collect()
 }
 
+/// Objects of this name with all objects below them; every object if no name is given.
+pub(crate) fn select(objects: Vec<(Key, DynamicObject)>, name: Option<&str>) -> Vec<(Key, DynamicObject)> {
+    let Some(name) = name else { return objects };
+    let keys = objects.iter().map(|(key, _)| key);
+    let named: Vec<Key> = keys.filter(|key| key.name == name).cloned().collect();
+    let selected = select_below(&objects, &named);
+    objects.into_iter().filter(|(key, _)| selected.contains(key)).collect()
+}
+
+/// These objects and all objects below them.
+pub(crate) fn select_below(objects: &[(Key, DynamicObject)], roots: &[Key]) -> Vec<Key> {
+    let mut selected = roots.to_vec();
+    let mut next = 0;
+    while let Some(key) = selected.get(next) {
+        let uid =
+            objects.iter().find(|(other, _)| other == key).and_then(|(_, found)| found.metadata.uid.clone());
+        let is_below = |object: &DynamicObject| {
+            uid.as_deref().is_some_and(|uid| owners(object).any(|owner| owner == uid))
+        };
+        let below: Vec<Key> =
+            objects.iter().filter(|(_, object)| is_below(object)).map(|(key, _)| key.clone()).collect();
+        selected.extend(below.into_iter().filter(|key| !selected.contains(key)).collect::<Vec<_>>());
+        next += 1;
+    }
+    selected
+}
+
 fn owners(object: &DynamicObject) -> impl Iterator<Item = &str> {
     object.metadata.owner_references.iter().flatten().map(|owner| owner.uid.as_str())
 }
@@ -93,6 +125,10 @@ fn node(objects: &[(Key, DynamicObject)], key: &Key, object: &DynamicObject) -> 
         .collect();
     children.extend(missing);
     let (state, message) = judge(object, &status);
+    let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready");
+    let reason = ready.map(|ready| ready.reason.clone()).unwrap_or_default();
+    let mut conditions = status.conditions.iter();
+    let is_available = conditions.any(|one| one.type_ == "Available" && one.status == "True");
     Node {
         title: Title {
             kind: key.kind.kind.to_owned(),
@@ -100,7 +136,9 @@ fn node(objects: &[(Key, DynamicObject)], key: &Key, object: &DynamicObject) -> 
             name: key.name.clone(),
         },
         state,
+        reason,
         message,
+        is_available,
         phase: status.phase.map(|phase| format!("{phase:?}")),
         extent: status.extent(),
         endpoint: status.endpoint,
@@ -113,6 +151,8 @@ fn left_out(row: &ServiceRow, namespace: &str) -> Node {
     Node {
         title: Title { kind: row.kind.clone(), namespace: namespace.to_owned(), name: row.name.clone() },
         state: State::LeftOut,
+        reason: String::new(),
+        is_available: false,
         message: row.waiting_for.clone().unwrap_or_default(),
         phase: None,
         endpoint: None,
@@ -148,6 +188,23 @@ impl Node {
     /// The node and all below it.
     pub(crate) fn flat(&self) -> Vec<&Node> {
         std::iter::once(self).chain(self.children.iter().flat_map(Node::flat)).collect()
+    }
+
+    /// The node and all below it, for programs.
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "kind": self.title.kind,
+            "namespace": self.title.namespace,
+            "name": self.title.name,
+            "state": format!("{:?}", self.state),
+            "reason": self.reason,
+            "message": self.message,
+            "phase": self.phase,
+            "endpoint": self.endpoint,
+            "extent": self.extent,
+            "created": self.created.map(|created| created.to_string()),
+            "parts": self.children.iter().map(Node::json).collect::<Vec<_>>(),
+        })
     }
 
     /// What is said of it in one line.
@@ -187,6 +244,11 @@ impl Node {
 pub(crate) fn is_ready(forest: &[Node]) -> bool {
     let mut all = forest.iter().flat_map(Node::flat);
     !forest.is_empty() && all.all(|node| !node.state.is_awaited())
+}
+
+/// Whether an object needs a change by an administrator.
+pub(crate) fn is_stalled(forest: &[Node]) -> bool {
+    forest.iter().flat_map(Node::flat).any(|node| node.state == State::Stalled)
 }
 
 struct Row<'a> {
