@@ -8,6 +8,8 @@ mod api_server;
 mod check;
 #[path = "cluster/fixture.rs"]
 mod fixture;
+#[path = "cluster/status.rs"]
+mod status;
 
 use std::process::{Command, Output};
 
