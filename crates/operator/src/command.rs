@@ -7,6 +7,7 @@ use snafu::Snafu;
 
 use crate::{output, run, telemetry};
 
+mod annotate;
 mod check;
 mod completion;
 mod files;
@@ -41,6 +42,9 @@ enum Command {
     Plan(plan::Arguments),
     Status(status::Arguments),
     Login(login::Arguments),
+    Pause(annotate::PauseArguments),
+    Resume(annotate::ResumeArguments),
+    Reconcile(annotate::ReconcileArguments),
     Manifests(manifests::Arguments),
     Crds(manifests::CrdsArguments),
     Rbac(manifests::RbacArguments),
@@ -64,6 +68,8 @@ enum Error {
     #[snafu(transparent)]
     Login { source: login::Error },
     #[snafu(transparent)]
+    Annotate { source: annotate::Error },
+    #[snafu(transparent)]
     Generate { source: generate::Error },
 }
 
@@ -75,6 +81,9 @@ pub(crate) async fn execute() -> ExitCode {
         Command::Plan(arguments) => plan::plan(&arguments).await.map_err(Error::from),
         Command::Status(arguments) => status::status(&arguments).await.map_err(Error::from),
         Command::Login(arguments) => login::login(&arguments).await.map_err(Error::from),
+        Command::Pause(arguments) => annotate::pause(&arguments).await.map_err(Error::from),
+        Command::Resume(arguments) => annotate::resume(&arguments).await.map_err(Error::from),
+        Command::Reconcile(arguments) => annotate::reconcile(&arguments).await.map_err(Error::from),
         Command::Manifests(arguments) => manifests::manifests(&arguments).map_err(Error::from),
         Command::Crds(_) => manifests::crds().map_err(Error::from),
         Command::Rbac(arguments) => manifests::rbac(&arguments).map_err(Error::from),
@@ -154,6 +163,9 @@ mod tests {
                 "plan",
                 "status",
                 "login",
+                "pause",
+                "resume",
+                "reconcile",
                 "manifests",
                 "crds",
                 "rbac",

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails, also in what it shares with others")]
 
+#[path = "cluster/annotate.rs"]
+mod annotate;
 #[path = "cluster/api_server.rs"]
 mod api_server;
 #[path = "cluster/check.rs"]
