@@ -10,6 +10,8 @@ mod api_server;
 mod check;
 #[path = "cluster/fixture.rs"]
 mod fixture;
+#[path = "cluster/login.rs"]
+mod login;
 #[path = "cluster/status.rs"]
 mod status;
 
