@@ -8,6 +8,7 @@ use snafu::Snafu;
 use crate::{output, run, telemetry};
 
 mod annotate;
+mod bundle;
 mod check;
 mod completion;
 mod files;
@@ -45,6 +46,7 @@ enum Command {
     Pause(annotate::PauseArguments),
     Resume(annotate::ResumeArguments),
     Reconcile(annotate::ReconcileArguments),
+    Bundle(bundle::Arguments),
     Manifests(manifests::Arguments),
     Crds(manifests::CrdsArguments),
     Rbac(manifests::RbacArguments),
@@ -70,6 +72,8 @@ enum Error {
     #[snafu(transparent)]
     Annotate { source: annotate::Error },
     #[snafu(transparent)]
+    Bundle { source: bundle::Error },
+    #[snafu(transparent)]
     Generate { source: generate::Error },
 }
 
@@ -84,6 +88,7 @@ pub(crate) async fn execute() -> ExitCode {
         Command::Pause(arguments) => annotate::pause(&arguments).await.map_err(Error::from),
         Command::Resume(arguments) => annotate::resume(&arguments).await.map_err(Error::from),
         Command::Reconcile(arguments) => annotate::reconcile(&arguments).await.map_err(Error::from),
+        Command::Bundle(arguments) => bundle::bundle(&arguments).await.map_err(Error::from),
         Command::Manifests(arguments) => manifests::manifests(&arguments).map_err(Error::from),
         Command::Crds(_) => manifests::crds().map_err(Error::from),
         Command::Rbac(arguments) => manifests::rbac(&arguments).map_err(Error::from),
@@ -166,6 +171,7 @@ mod tests {
                 "pause",
                 "resume",
                 "reconcile",
+                "bundle",
                 "manifests",
                 "crds",
                 "rbac",

@@ -1,6 +1,7 @@
 //! The operator's one process and command line.
 
 mod admin;
+mod bundle;
 mod changes;
 mod chart;
 mod check;

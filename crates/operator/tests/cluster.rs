@@ -6,6 +6,8 @@
 mod annotate;
 #[path = "cluster/api_server.rs"]
 mod api_server;
+#[path = "cluster/bundle.rs"]
+mod bundle;
 #[path = "cluster/check.rs"]
 mod check;
 #[path = "cluster/fixture.rs"]
