@@ -192,4 +192,16 @@ mod tests {
         report.0.pop();
         assert!(!report.is_failed());
     }
+
+    #[test]
+    fn the_minimum_version_is_documented_and_needed() {
+        let (major, minor) = MINIMUM_KUBERNETES;
+        let document = include_str!("../../../docs/cli.md");
+        assert!(
+            document.contains(&format!("({major}.{minor} or later")),
+            "docs/cli.md names another version"
+        );
+        let rules = include_str!("../../../deploy/crds/keystones.openstack.k8s.io.yaml");
+        assert!(rules.contains("quantity("), "the reason for the minimum is gone");
+    }
 }

@@ -1,4 +1,4 @@
-//! Collects the entries of a bundle from a cluster. A part that cannot be read is recorded, and the rest goes on.
+//! Collects the entries of a bundle from a cluster. Parts that cannot be read are recorded.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -70,7 +70,7 @@ pub(crate) async fn collect(client: &Client, namespaces: &BTreeSet<String>, tail
         }
         match document(found, &masker) {
             Ok(Some(text)) => {
-                entries.push(Entry { path: format!("objects/{directory}/{}.yaml", kind.plural), text })
+                entries.push(Entry { path: format!("objects/{directory}/{}.yaml", kind.plural), text });
             }
             Ok(None) => {}
             Err(error) => errors.push(error),
@@ -85,6 +85,9 @@ pub(crate) async fn collect(client: &Client, namespaces: &BTreeSet<String>, tail
             Err(error) => errors.push(error),
         }
     }
+    // The same kind may be unreadable in several namespaces.
+    errors.sort();
+    errors.dedup();
     entries.sort_by(|one, other| one.path.cmp(&other.path));
     Collection { entries, errors, masker }
 }

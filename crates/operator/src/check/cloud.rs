@@ -31,10 +31,13 @@ pub(crate) struct CloudFacts {
     pub(crate) stateful_sets: Answer<Vec<Value>>,
     pub(crate) routes: Answer<Vec<Value>>,
     /// Gateways that routes name, by namespace and name.
-    pub(crate) gateways: Vec<((String, String), Answer<Option<Value>>)>,
+    pub(crate) gateways: Vec<NamedGateway>,
     pub(crate) probes: Vec<Probe>,
     pub(crate) operator: OperatorFacts,
 }
+
+/// A Gateway by namespace and name.
+pub(crate) type NamedGateway = ((String, String), Answer<Option<Value>>);
 
 /// The verdict on clouds.
 pub(crate) fn check(facts: &CloudFacts) -> Vec<Finding> {
@@ -74,7 +77,7 @@ fn object(node: &Node, findings: &mut Findings) {
         State::LeftOut => findings.pass(format!("{title} is left out: {}", node.message)),
         State::Degraded => findings.warn(
             format!("{title} is Degraded: {}", node.message),
-            "repair what the message names, or remove it from the cloud",
+            "repair the lost part that the message names, or remove it from the cloud",
         ),
         State::Stalled => match node.reason.as_str() {
             "Paused" => findings.warn(
@@ -87,7 +90,7 @@ fn object(node: &Node, findings: &mut Findings) {
             ),
             _ => findings.fail(
                 format!("{title} is Stalled: {}", node.message),
-                "correct what the message names; openstack-operator plan checks a change before it is applied",
+                "correct the field that the message names; openstack-operator plan checks a change before it is applied",
             ),
         },
         State::Waiting => {
@@ -164,7 +167,7 @@ fn nodes(facts: &CloudFacts, findings: &mut Findings) {
         for row in status.nodes.iter().filter(|row| row.state == NodeState::Leaving) {
             findings.warn(
                 format!("{key}: node {} is leaving and still holds {}", row.name, row.holds.join(", ")),
-                "migrate or delete what it holds, or select the node again",
+                "migrate or delete them, or select the node again",
             );
         }
     }
@@ -184,7 +187,7 @@ fn gateways(facts: &CloudFacts, findings: &mut Findings) {
                 findings.fail(format!("{title} is not Programmed: {reason}"), hint);
             }
             Ok(None) => {
-                findings.fail(format!("{title} does not exist"), "create it, or change spec.gatewayRef")
+                findings.fail(format!("{title} does not exist"), "create it, or change spec.gatewayRef");
             }
             Err(reason) => findings.warn(reason.to_string(), "the Gateway is not checked"),
         }

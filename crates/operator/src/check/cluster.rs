@@ -133,10 +133,12 @@ fn namespaces(facts: &ClusterFacts, required: &Requirements, findings: &mut Find
         let namespace = match facts.namespaces.get(name) {
             Some(Ok(Some(namespace))) => namespace,
             Some(Ok(None)) | None => {
-                findings.warn(
-                    format!("namespace {name} does not exist"),
-                    format!("kubectl create namespace {name} && {label}"),
-                );
+                let label = match privilege {
+                    Privilege::Privileged => format!(" && {label}"),
+                    Privilege::Baseline => String::new(),
+                };
+                let hint = format!("kubectl create namespace {name}{label}");
+                findings.warn(format!("namespace {name} does not exist"), hint);
                 continue;
             }
             Some(Err(reason)) => {
@@ -270,6 +272,9 @@ fn storage(facts: &ClusterFacts, required: &Requirements, findings: &mut Finding
 }
 
 fn nodes(facts: &ClusterFacts, required: &Requirements, findings: &mut Findings) {
+    if required.nodes.is_empty() {
+        return;
+    }
     let found: BTreeMap<&str, Node> = match &facts.nodes {
         Ok(nodes) => nodes.iter().map(|node| (text(node, "/metadata/name"), read_node(node))).collect(),
         Err(reason) => return findings.warn(reason.to_string(), ASK),
@@ -306,7 +311,7 @@ fn node_group(found: &BTreeMap<&str, Node>, need: &NodeNeed, objects: &str, find
     } else if ready.is_empty() {
         findings.fail(format!("no node with the labels {labels} is Ready"), "kubectl describe nodes");
     } else {
-        findings.pass(format!("{} Ready nodes with the labels {labels} for {objects}", ready.len()));
+        findings.pass(format!("Ready nodes with the labels {labels} for {objects}: {}", ready.len()));
     }
     if !lost.is_empty() && !ready.is_empty() {
         findings.warn(describe(&lost, NOT_READY), "kubectl describe node NODE");
@@ -331,8 +336,9 @@ fn secrets(facts: &ClusterFacts, required: &Requirements, findings: &mut Finding
             format!("kubectl --namespace {namespace} create secret generic {name} --from-literal=KEY=VALUE");
         match facts.secrets.get(&place) {
             Some(Ok(Some(secret))) => {
-                let lacks = |key: &&String| secret.keys.as_ref().is_some_and(|known| !known.contains(*key));
-                match keys.iter().find(lacks) {
+                let is_missing =
+                    |key: &&String| secret.keys.as_ref().is_some_and(|known| !known.contains(*key));
+                match keys.iter().find(is_missing) {
                     None => findings.pass(format!("Secret {namespace}/{name} exists ({field} of {object})")),
                     Some(key) => findings.fail(
                         format!("Secret {namespace}/{name} has no key {key} ({field} of {object})"),

@@ -17,14 +17,14 @@ pub(super) enum Definitions {
 }
 
 pub(super) fn compare(found: &[Value]) -> Definitions {
-    compare_with(&installation::crds(), found)
-}
-
-fn compare_with(wanted: &[Value], found: &[Value]) -> Definitions {
+    if found.is_empty() {
+        return Definitions::Absent;
+    }
+    let wanted = installation::crds();
     let named = |name: &str| found.iter().find(|definition| text(definition, "/metadata/name") == name);
     let mut differences = Vec::new();
     let mut missing = 0;
-    for definition in wanted {
+    for definition in &wanted {
         let name = text(definition, "/metadata/name");
         match named(name) {
             None => {

@@ -93,7 +93,7 @@ pub(crate) async fn probe_all(targets: Vec<Target>) -> Vec<Probe> {
 }
 
 struct Clients {
-    /// Trusts what this machine trusts; none if it trusts nobody.
+    /// Verifies certificates with the trust store of this machine; none if the store is empty.
     verifying: Option<Client>,
     /// Accepts any certificate, to read when it expires. No credentials are sent.
     accepting: Option<Client>,

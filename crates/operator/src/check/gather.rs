@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::answer::{Answer, TIMEOUT, Unreadable, get, list};
-use super::cloud::CloudFacts;
+use super::cloud::{CloudFacts, NamedGateway};
 use super::cluster::{ClusterFacts, Permission};
 use super::endpoint::{probe_all, targets};
 use super::operator::OperatorFacts;
@@ -199,7 +199,7 @@ async fn secrets(
     join_all(reads).await.into_iter().collect()
 }
 
-async fn gateways(client: &Client, routes: &[Value]) -> Vec<((String, String), Answer<Option<Value>>)> {
+async fn gateways(client: &Client, routes: &[Value]) -> Vec<NamedGateway> {
     let mut places = BTreeSet::new();
     for route in routes {
         let own = text(route, "/metadata/namespace");

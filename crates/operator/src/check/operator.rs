@@ -49,7 +49,7 @@ pub(super) fn check(facts: &OperatorFacts, now: Timestamp, findings: &mut Findin
     }
     let available = deployment.pointer("/status/availableReplicas").and_then(Value::as_i64).unwrap_or(0);
     if available > 0 {
-        findings.pass(format!("Deployment {namespace}/{name} has {available} available replicas"));
+        findings.pass(format!("Deployment {namespace}/{name} is available"));
     } else {
         findings.fail(
             format!("Deployment {namespace}/{name} has no available replica"),

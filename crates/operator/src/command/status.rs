@@ -70,8 +70,6 @@ pub(crate) enum Error {
     Print { source: output::Error },
     #[snafu(display("{reason}"))]
     List { reason: Unreadable },
-    #[snafu(display("cannot list {resource}: {reason}"))]
-    Rejected { resource: &'static str, reason: String },
     #[snafu(display("there is no object named {name:?} {place}"))]
     Unknown { name: String, place: String },
 }
@@ -105,20 +103,11 @@ impl View<'_> {
         let forest = forest(&objects, self.arguments.name.as_deref());
         match (&self.arguments.name, forest.is_empty()) {
             (Some(name), true) => return UnknownSnafu { name, place: self.place() }.fail(),
-            _ if self.arguments.output == Format::Json => self.print_json(&forest)?,
+            _ if self.arguments.output == Format::Json => print_json(&forest)?,
             (None, true) => output::remark(&format!("There is no cloud {}.", self.place())),
             (_, false) => output::print(&format!("{}\n", self.lines(&forest).join("\n")))?,
         }
         Ok(if is_stalled(&forest) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-    }
-
-    fn print_json(&self, forest: &[Node]) -> Result<(), Error> {
-        let document = json!({
-            "ready": is_ready(forest),
-            "stalled": is_stalled(forest),
-            "objects": forest.iter().map(Node::json).collect::<Vec<_>>(),
-        });
-        Ok(output::print(&format!("{document:#}\n"))?)
     }
 
     fn lines(&self, forest: &[Node]) -> Vec<String> {
@@ -131,6 +120,15 @@ impl View<'_> {
     fn place(&self) -> String {
         scope(self.namespace.as_deref())
     }
+}
+
+fn print_json(forest: &[Node]) -> Result<(), Error> {
+    let document = json!({
+        "ready": is_ready(forest),
+        "stalled": is_stalled(forest),
+        "objects": forest.iter().map(Node::json).collect::<Vec<_>>(),
+    });
+    Ok(output::print(&format!("{document:#}\n"))?)
 }
 
 fn is_terminal() -> bool {

@@ -12,7 +12,7 @@ fn a_healthy_cloud_passes_and_ends_with_0() {
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
     for line in [
-        "Operator\n✓ Deployment openstack-operator/openstack-operator has 1 available replicas\n✓ operator-pod is the leader\n",
+        "Operator\n✓ Deployment openstack-operator/openstack-operator is available\n✓ operator-pod is the leader\n",
         "✓ Keystone openstack/cloud-keystone is Ready\n",
         "✓ MariaDB cloud-mariadb (server): 1 of 1 members are ready\n",
         ", 0 warnings, 0 failed\n",

@@ -61,7 +61,10 @@ fn json_is_the_same_tree() {
 fn a_list_that_is_forbidden_names_the_way_out() {
     let server = cloud(&ready());
     server.forbid("/apis/openstack.k8s.io/v1alpha1/keystones");
-    let output = run(&server, &["status", "-A"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert_eq!(stderr(&output), "error: forbidden: cannot list keystones cluster-wide; pass -n NAMESPACE\n");
+    for arguments in [&["status", "-A"][..], &["status", "-A", "--wait"]] {
+        let output = run(&server, arguments);
+        assert_eq!(output.status.code(), Some(2));
+        let expected = "error: forbidden: cannot list keystones cluster-wide; pass -n NAMESPACE\n";
+        assert_eq!(stderr(&output), expected);
+    }
 }

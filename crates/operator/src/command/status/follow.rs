@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use console::Term;
 use futures::stream::select_all;
 use futures::{Stream, StreamExt};
-use kube::core::DynamicObject;
+use kube::core::{DynamicObject, Status};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
 use openstack_operator_engine::engine::Key;
@@ -17,7 +17,8 @@ use openstack_operator_model::kind::Kind;
 use openstack_operator_services::kinds;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::{Error, Format, RejectedSnafu, View, is_terminal, key};
+use super::{Error, Format, View, is_terminal, key, print_json};
+use crate::check::answer::{Unreadable, forbidden};
 use crate::cluster::api;
 use crate::output;
 use crate::tree::{Node, State, Title, forest, is_ready};
@@ -44,8 +45,8 @@ impl View<'_> {
             tokio::select! {
                 Some((kind, event)) = changes.next() => known.learn(kind, event),
                 _ = ticks.tick() => {
-                    if let Some((kind, reason)) = known.rejected {
-                        return RejectedSnafu { resource: kind.plural, reason }.fail();
+                    if let Some((kind, status)) = known.rejected {
+                        return Err(self.rejection(kind, &status));
                     }
                     for trouble in known.troubles.drain(..) {
                         screen.remark(&trouble);
@@ -73,7 +74,7 @@ impl View<'_> {
 
     fn end(&self, forest: &[Node], code: ExitCode) -> Result<ExitCode, Error> {
         if self.arguments.output == Format::Json {
-            self.print_json(forest)?;
+            print_json(forest)?;
         }
         Ok(code)
     }
@@ -100,6 +101,15 @@ impl View<'_> {
         } else {
             screen.append(forest, start)
         }
+    }
+
+    fn rejection(&self, kind: Kind, status: &Status) -> Error {
+        let reason = if status.code == 403 {
+            Unreadable::Forbidden(forbidden(kind.plural, self.namespace.as_deref()))
+        } else {
+            Unreadable::Failed(format!("cannot list {}: {}", kind.plural, status.message))
+        };
+        Error::List { reason }
     }
 
     fn unready(&self, forest: &[Node]) -> String {
@@ -165,8 +175,8 @@ struct Known {
     unlisted: BTreeMap<Kind, BTreeSet<Key>>,
     listed: BTreeSet<Kind>,
     troubles: Vec<String>,
-    /// A kind that the caller cannot list, and why.
-    rejected: Option<(Kind, String)>,
+    /// A kind that the caller cannot list, with the answer of the API server.
+    rejected: Option<(Kind, Box<Status>)>,
 }
 
 impl Known {
@@ -184,8 +194,8 @@ impl Known {
                 self.objects.insert(key, object);
             }
             Ok(Event::InitDone) => {
-                for gone in self.unlisted.remove(&kind).unwrap_or_default() {
-                    self.objects.remove(&gone);
+                for deleted in self.unlisted.remove(&kind).unwrap_or_default() {
+                    self.objects.remove(&deleted);
                 }
                 self.listed.insert(kind);
             }
@@ -194,13 +204,13 @@ impl Known {
         }
     }
 
-    /// The watch retries with a growing delay, unless the caller lacks permissions.
+    /// The watch retries with a growing delay, unless the caller has no permission.
     fn fail(&mut self, kind: Kind, error: &watcher::Error) {
         match error {
             watcher::Error::InitialListFailed(kube::Error::Api(status))
                 if [401, 403].contains(&status.code) =>
             {
-                self.rejected = Some((kind, status.message.clone()));
+                self.rejected = Some((kind, status.clone()));
             }
             watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404 => {
                 self.listed.insert(kind);
