@@ -1,4 +1,4 @@
-//! Objects as a tree: a cloud with its services below, each with how it is and what it waits for.
+//! Objects as a tree: a cloud with its services below, each with its state and the reason for it.
 
 use std::collections::BTreeSet;
 
@@ -10,34 +10,34 @@ use serde_json::{Value, json};
 
 use crate::output::{Color, Paint};
 
-/// How an object is.
+/// The state of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Ready,
-    /// It is ready, and has lost something.
+    /// Ready, but something is lost, e.g. a node.
     Degraded,
     Waiting,
-    /// A person must do something.
+    /// An administrator must change something.
     Stalled,
-    /// Asked for, but it cannot be; nothing waits for it.
+    /// Requested but impossible; no object waits for it.
     LeftOut,
 }
 
 impl State {
-    /// Whether something is still to come.
+    /// Whether it is not Ready yet.
     pub(crate) fn is_awaited(self) -> bool {
         matches!(self, Self::Waiting | Self::Stalled)
     }
 }
 
-/// An object and those that it consists of.
+/// An object and the objects below it.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) title: Title,
     pub(crate) state: State,
     /// Reason of the condition Ready.
     pub(crate) reason: String,
-    /// Why it is not ready, or what it has lost.
+    /// Why it is not Ready, or what is lost.
     pub(crate) message: String,
     /// Whether it serves now.
     pub(crate) is_available: bool,
@@ -61,7 +61,7 @@ impl std::fmt::Display for Title {
     }
 }
 
-/// Objects under those that own them; with a name, only those that are called so.
+/// Objects below their owners; with a name, only the objects of that name.
 pub(crate) fn forest(objects: &[(Key, DynamicObject)], name: Option<&str>) -> Vec<Node> {
     let uids: BTreeSet<&str> =
         objects.iter().filter_map(|(_, object)| object.metadata.uid.as_deref()).collect();
@@ -162,13 +162,13 @@ fn left_out(row: &ServiceRow, namespace: &str) -> Node {
     }
 }
 
-/// An object is ready when it says so of what is asked of it now.
+/// An object is Ready if its status says so about the current generation.
 fn judge(object: &DynamicObject, status: &Status) -> (State, String) {
     if object.metadata.deletion_timestamp.is_some() {
         return (State::Waiting, "is being deleted".to_owned());
     }
     if status.observed_generation.is_none() || status.observed_generation != object.metadata.generation {
-        return (State::Waiting, "not looked at yet".to_owned());
+        return (State::Waiting, "not reconciled yet".to_owned());
     }
     let find = |kind: &str| status.conditions.iter().find(|condition| condition.type_ == kind);
     let holds = |kind: &str| find(kind).is_some_and(|condition| condition.status == "True");
@@ -207,7 +207,7 @@ impl Node {
         })
     }
 
-    /// What is said of it in one line.
+    /// The state in one line.
     pub(crate) fn summary(&self) -> String {
         match (self.state, self.message.is_empty()) {
             (State::Ready, true) => "Ready".to_owned(),
@@ -218,7 +218,7 @@ impl Node {
         }
     }
 
-    fn word(&self) -> String {
+    fn label(&self) -> String {
         match (self.state, &self.phase) {
             (State::Ready, _) => "Ready".to_owned(),
             (State::Degraded, _) => "Degraded".to_owned(),
@@ -240,7 +240,7 @@ impl Node {
     }
 }
 
-/// Whether nothing is left to wait for.
+/// Whether there are objects and all of them are Ready.
 pub(crate) fn is_ready(forest: &[Node]) -> bool {
     let mut all = forest.iter().flat_map(Node::flat);
     !forest.is_empty() && all.all(|node| !node.state.is_awaited())
@@ -257,12 +257,12 @@ struct Row<'a> {
     node: &'a Node,
 }
 
-/// How a forest is drawn.
+/// How to draw a forest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     pub(crate) paint: Paint,
     pub(crate) now: Timestamp,
-    /// Columns that a line may have.
+    /// Columns of the terminal.
     pub(crate) width: usize,
     pub(crate) names: Names,
 }
@@ -283,17 +283,17 @@ pub(crate) fn draw(forest: &[Node], style: Style) -> Vec<String> {
     let widest = |of: fn(&Row<'_>) -> String| rows.iter().map(|row| length(&of(row))).max().unwrap_or(0);
     let first = widest(|row| format!("{}  {}", row.branch, row.node.title.kind));
     let second = widest(|row| row.name.clone());
-    let third = widest(|row| row.node.word());
+    let third = widest(|row| row.node.label());
     let line = |row: &Row<'_>| {
         let (mark, color) = row.node.mark();
         let kind_width = first - length(&row.branch) - 2;
         let age = row.node.created.map(|created| age(created, style.now)).unwrap_or_default();
-        let word = row.node.word();
+        let label = row.node.label();
         let before = first + 2 + second + 2 + third + 2 + 4 + 2;
         let detail: String = detail(row.node).chars().take(style.width.saturating_sub(before)).collect();
-        let word = style.paint.apply(color, format!("{word:third$}"));
+        let label = style.paint.apply(color, format!("{label:third$}"));
         let line = format!(
-            "{}{} {:kind_width$}  {:second$}  {word}  {age:>4}  {detail}",
+            "{}{} {:kind_width$}  {:second$}  {label}  {age:>4}  {detail}",
             row.branch,
             style.paint.apply(color, mark),
             row.node.title.kind,

@@ -1,6 +1,6 @@
-//! The program against a small API server: what it prints, writes and returns.
+//! The program against a small API server.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it fails, also in what it shares with others")]
+#![expect(clippy::unwrap_used, reason = "a test stops where it fails, also in shared functions")]
 
 #[path = "cluster/annotate.rs"]
 mod annotate;

@@ -21,8 +21,8 @@ use crate::tree::{Names, Style, draw, forest};
 
 /// Write an archive for support: objects, events, logs, status and check of a cloud and of the operator.
 ///
-/// The archive lists Secrets by name and keys. Their values are masked in everything else. It records what it could not read
-/// in errors.txt.
+/// The archive lists Secrets by name and keys, and masks their values everywhere else. Its errors.txt names everything that
+/// could not be read.
 #[derive(Args)]
 #[command(after_help = "EXAMPLES:
   openstack-operator bundle -n openstack

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// Check the cluster before a cloud is created on it.
     #[arg(long)]
     pre: bool,
-    /// File with the cloud: check what it needs. `-` is standard input. May be given several times.
+    /// File with the cloud whose needs are checked; `-` is standard input. May be given several times.
     #[arg(short = 'f', long = "filename", value_name = "FILE", requires = "pre")]
     files: Vec<PathBuf>,
     /// Namespace of the cloud [default: that of the kubeconfig's context].

@@ -34,8 +34,8 @@ pub(crate) struct Arguments {
     /// Namespace of the cloud [default: that of the kubeconfig's context].
     #[arg(short = 'n', long)]
     namespace: Option<String>,
-    /// File to write; `-` is standard output [default: $OS_CLIENT_CONFIG_FILE, or openstack/clouds.yaml in
-    /// $XDG_CONFIG_HOME or ~/.config].
+    /// File to write; `-` is standard output [default: `$OS_CLIENT_CONFIG_FILE`, or openstack/clouds.yaml in
+    /// `$XDG_CONFIG_HOME` or ~/.config].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Name of the cloud in the file [default: the name of the control plane].
@@ -146,7 +146,7 @@ impl Place {
     }
 }
 
-/// The Keystone of a control plane of this name, or one that is itself called so; the only one where no name is given.
+/// The Keystone of a control plane of this name, or of this name itself; without a name the only one.
 async fn find(client: &Client, namespace: &str, wanted: Option<&str>) -> Result<DynamicObject, Error> {
     let api = api(client, keystone::KIND, Some(namespace));
     let listed = api.list(&ListParams::default()).await;

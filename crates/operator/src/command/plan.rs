@@ -18,7 +18,7 @@ use crate::input::{self, Input, Namespace, Problems};
 use crate::live::{self, Live};
 use crate::output::{self, ColorChoice};
 use crate::plan_all::{Planned, plan_all};
-use crate::refusal::ensure_accepted;
+use crate::rejection::ensure_accepted;
 use crate::site::{self, SiteOverrides};
 
 mod report;
