@@ -68,7 +68,7 @@ fn owned_fields(live: &Value) -> Option<Owned<'_>> {
     Some(Owned(ours.get("fieldsV1")?))
 }
 
-/// The part of a live value that a manifest speaks of, or that the operator spoke of earlier.
+/// The fields of a live value that the manifest has, or that the operator applied earlier.
 fn restrict(live: &Value, wanted: Option<&Value>, owned: Option<Owned<'_>>) -> Option<Value> {
     if wanted.is_none() && owned?.is_leaf() {
         return Some(live.clone());

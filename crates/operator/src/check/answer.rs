@@ -38,7 +38,7 @@ impl fmt::Display for Unreadable {
 
 pub(crate) type Answer<T> = Result<T, Unreadable>;
 
-/// Where objects are looked for, in words.
+/// The scope of a list, for messages.
 pub(crate) fn scope(namespace: Option<&str>) -> String {
     namespace.map_or_else(|| "cluster-wide".to_owned(), |namespace| format!("in namespace {namespace}"))
 }

@@ -158,10 +158,10 @@ fn nodes(facts: &CloudFacts, findings: &mut Findings) {
             format!("kubectl --namespace {} get pods --field-selector spec.nodeName={name}", key.namespace)
         };
         let states = [(NodeState::Down, "down"), (NodeState::Missing, "not registered")];
-        for (state, word) in states {
+        for (state, description) in states {
             let found = names(state);
             let Some(first) = found.first() else { continue };
-            let message = format!("{key}: {}", describe(&found, word));
+            let message = format!("{key}: {}", describe(&found, description));
             if up > 0 { findings.warn(message, hint(first)) } else { findings.fail(message, hint(first)) }
         }
         for row in status.nodes.iter().filter(|row| row.state == NodeState::Leaving) {
