@@ -327,6 +327,21 @@ mod tests {
     }
 
     #[test]
+    fn an_annotation_triggers_a_reconcile() {
+        let (mut router, _) = router(THING);
+        let needs = NeedIndex::default();
+        let object = |annotations: serde_json::Value| {
+            meta(
+                &json!({ "name": "t", "namespace": "n", "uid": "o", "generation": 1, "annotations": annotations }),
+            )
+        };
+        router.route(Event::Apply(object(json!({}))), &needs);
+        let annotated = || object(json!({ "openstack.k8s.io/reconcile": "2026-01-01T00:00:00Z" }));
+        assert_eq!(router.route(Event::Apply(annotated()), &needs), vec![key()]);
+        assert!(router.route(Event::Apply(annotated()), &needs).is_empty());
+    }
+
+    #[test]
     fn a_pod_is_routed_by_its_labels() {
         let (mut router, _) = router(POD);
         let pod = meta(&json!({

@@ -1,4 +1,4 @@
-//! What the cluster asks the process: is it alive, is it ready, what has it counted.
+//! Probes and metrics of the process.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) enum Error {
     Serve { source: std::io::Error },
 }
 
-/// What the process shows of itself.
+/// Probes and metrics.
 #[derive(Clone)]
 pub(crate) struct Admin {
     registry: Arc<Registry>,
@@ -39,27 +39,23 @@ impl Admin {
     pub(crate) fn new() -> Self {
         let mut registry = Registry::default();
         let memory = Gauge::default();
-        // The name that every Prometheus client gives it.
-        registry.register(
-            "process_resident_memory_bytes",
-            "Memory that the process occupies",
-            memory.clone(),
-        );
+        // The usual name of this metric.
+        registry.register("process_resident_memory_bytes", "Resident memory of the process", memory.clone());
         let own = registry.sub_registry_with_prefix("openstack_operator");
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        own.register("build", "The version that runs", version);
+        own.register("build", "Version of the operator", version);
         let leader = Gauge::default();
-        own.register("leader", "Whether this process holds the Lease", leader.clone());
+        own.register("leader", "Whether this process is the leader", leader.clone());
         let metrics = Metrics::register(own);
         Self { registry: Arc::new(registry), ready: Arc::default(), leader, metrics, memory }
     }
 
-    /// From now on the process may receive traffic and count as available.
+    /// Sets the readiness probe to ready.
     pub(crate) fn set_ready(&self) {
         self.ready.store(true, Ordering::Relaxed);
     }
 
-    /// What the engine counts into.
+    /// Metrics of the engine.
     pub(crate) fn metrics(&self) -> Metrics {
         self.metrics.clone()
     }
@@ -68,7 +64,7 @@ impl Admin {
         self.leader.set(1);
     }
 
-    /// Binds at once, so that a port that is taken ends the process before it does anything else.
+    /// Binds first, so that a port in use ends the process before it does anything else.
     pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
         TcpListener::bind(address).await.context(ListenSnafu { address })
     }
@@ -108,7 +104,7 @@ async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
     }
 }
 
-/// What the kernel says of this process; 0 where it does not say.
+/// Resident memory as the kernel reports it, or 0.
 fn resident_memory() -> i64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

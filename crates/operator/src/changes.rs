@@ -1,4 +1,4 @@
-//! What would change in a cluster: objects to create, to change and to delete, pods to replace, tasks to run.
+//! Changes that objects would cause: objects to create, change and delete, pods to restart, tasks to run.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +15,12 @@ use crate::live::{Live, LiveSecret, is_owned, uid};
 use crate::plan_all::Planned;
 use crate::schema;
 
-/// One object that would not stay as it is.
+/// An object that would change.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) key: Key,
     pub(crate) action: Action,
-    /// How many pods are replaced.
+    /// How many pods restart.
     pub(crate) restarts: Option<i64>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Action {
     Delete,
 }
 
-/// Everything that would change, in the order in which a person reads it.
+/// All changes: the given objects first, then the objects of the operator, then deletions.
 pub(crate) fn changes(planned: &[Planned], desired: &[Desired], live: &Live) -> Vec<Change> {
     let mut comparison = Comparison { planned, live, replaced: BTreeSet::new() };
     let written = planned.iter().filter(|planned| planned.parent.is_none());
@@ -41,7 +41,7 @@ pub(crate) fn changes(planned: &[Planned], desired: &[Desired], live: &Live) -> 
     all
 }
 
-/// A person's own object: what the file says is all that is wanted.
+/// The change of an object of a file. The file is complete: fields that it does not have are removed.
 fn written_change(planned: &Planned, live: &Live) -> Option<Change> {
     let Some(found) = live.objects.get(&planned.key) else {
         return Some(change(&planned.key, Action::Create));
@@ -53,13 +53,13 @@ fn written_change(planned: &Planned, live: &Live) -> Option<Change> {
         let mut view = json!({ "spec": object.get("spec").cloned().unwrap_or_else(|| json!({})) });
         schema::fill_defaults(&schema, &mut view);
         for part in ["labels", "annotations"] {
-            // Others may add to these; what the file says must be there.
-            let said = wanted.pointer(&format!("/metadata/{part}")).and_then(Value::as_object);
+            // Others may add labels and annotations; those of the file are required.
+            let required = wanted.pointer(&format!("/metadata/{part}")).and_then(Value::as_object);
             let here = object.pointer(&format!("/metadata/{part}")).and_then(Value::as_object);
             let kept: Map<String, Value> = here
                 .into_iter()
                 .flatten()
-                .filter(|(name, _)| said.is_some_and(|said| said.contains_key(*name)))
+                .filter(|(name, _)| required.is_some_and(|required| required.contains_key(*name)))
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect();
             view["metadata"][part] = Value::Object(kept);
@@ -77,7 +77,7 @@ fn change(key: &Key, action: Action) -> Change {
 struct Comparison<'a> {
     planned: &'a [Planned],
     live: &'a Live,
-    /// Objects whose content goes on under another name.
+    /// Objects that are replaced under another name.
     replaced: BTreeSet<Key>,
 }
 
@@ -104,7 +104,7 @@ impl Comparison<'_> {
         Some(Change { key: wanted.key.clone(), action: Action::Change(hunks), restarts })
     }
 
-    /// Secrets are compared by their keys: values belong to the cluster alone.
+    /// Secrets are compared by their keys: values are not read.
     fn secret_change(&self, wanted: &Desired) -> Option<Change> {
         let secrets = self.live.secrets.as_ref()?;
         let place = (wanted.key.namespace.clone(), wanted.key.name.clone());
@@ -119,16 +119,16 @@ impl Comparison<'_> {
         if is_ring {
             return None;
         }
-        let said = wanted.body.get("stringData").and_then(Value::as_object);
-        let said: BTreeSet<String> = said.into_iter().flatten().map(|(key, _)| key.clone()).collect();
-        let removed = keys.difference(&said).map(|key| Line::Removed(format!("{key}: <value>")));
-        let added = said.difference(keys).map(|key| Line::Added(format!("{key}: <value>")));
+        let planned = wanted.body.get("stringData").and_then(Value::as_object);
+        let planned: BTreeSet<String> = planned.into_iter().flatten().map(|(key, _)| key.clone()).collect();
+        let removed = keys.difference(&planned).map(|key| Line::Removed(format!("{key}: <value>")));
+        let added = planned.difference(keys).map(|key| Line::Added(format!("{key}: <value>")));
         let lines: Vec<Line> = removed.chain(added).collect();
         let hunk = Hunk { place: "data".to_owned(), lines };
         (!hunk.lines.is_empty()).then(|| change(&wanted.key, Action::Change(vec![hunk])))
     }
 
-    /// The ConfigMap that holds the same file with another content: it has another name, since pods refer to it by name.
+    /// The ConfigMap with the earlier content of the same file. Its name differs, because it contains a hash.
     fn predecessor(&mut self, wanted: &Desired, all: &[Desired]) -> Option<Change> {
         let data = wanted.body.get("data")?.as_object()?;
         let (file, content) = data.iter().next().filter(|_| data.len() == 1)?;
@@ -141,7 +141,7 @@ impl Comparison<'_> {
                 && object["data"].get(file).is_some()
                 && !all.iter().any(|desired| desired.key == **key)
         });
-        // Of several the youngest is the one in use; the others are left over.
+        // The youngest is in use; older ones are not pruned yet.
         let (key, object) = candidates.max_by_key(|(_, object)| {
             object.pointer("/metadata/creationTimestamp").and_then(Value::as_str)
         })?;
@@ -151,8 +151,8 @@ impl Comparison<'_> {
         Some(change(&wanted.key, Action::Change(hunks)))
     }
 
-    /// Whether a task was given to the cluster already. Where its mark also stands for values of Secrets it cannot be
-    /// computed here: then what runs is compared.
+    /// Whether the Job of a task exists. A mark that depends on values of Secrets cannot be computed here; the containers
+    /// are compared instead.
     fn is_same_task(&self, wanted: &Desired, found: &Value) -> bool {
         let mark = |job: &Value| {
             job.pointer("/metadata/annotations").and_then(|all| all.get(TASK_ANNOTATION)).cloned()
@@ -169,7 +169,7 @@ impl Comparison<'_> {
         self.planned.iter().find(|planned| planned.key == *owner)
     }
 
-    /// What belongs to a planned object and is not wanted any more, with everything that belongs to it in turn.
+    /// Objects that planned objects own and no longer want, with all objects below them.
     fn deletions(&self, desired: &[Desired]) -> Vec<Change> {
         let mut wanted: BTreeSet<&Key> = desired.iter().map(|desired| &desired.key).collect();
         wanted.extend(self.planned.iter().map(|planned| &planned.key));
@@ -205,7 +205,7 @@ impl Comparison<'_> {
         objects.map(|(key, _)| key.clone()).chain(secrets.map(|(place, _)| secret_key(place))).collect()
     }
 
-    /// Without a look at Secrets nobody knows whether a task that follows a rotation is still wanted.
+    /// Without access to Secrets it is unknown whether a Job that follows a rotation is still wanted.
     fn is_kept_job(&self, key: &Key) -> bool {
         self.live.secrets.is_none()
             && key.kind == JOB
@@ -217,7 +217,7 @@ impl Comparison<'_> {
 
 /// How many pods a controller has.
 fn pods(kind: Kind, found: &Value) -> i64 {
-    // The nodes that are chosen are counted by Kubernetes, and no pod is there before it has counted them.
+    // Kubernetes counts the selected nodes before it creates the first pod.
     let (pointer, least) =
         if kind == DAEMON_SET { ("/status/desiredNumberScheduled", 0) } else { ("/spec/replicas", 1) };
     found.pointer(pointer).and_then(Value::as_i64).unwrap_or(least)
@@ -237,7 +237,7 @@ fn runs_the_same(task: &Task, found: &Value) -> bool {
         })
 }
 
-/// The mark of a task says only that it is another one, which is told anyway.
+/// The mark of a task adds nothing: the Job is reported as changed.
 fn without_task_mark(hunks: Vec<Hunk>) -> Vec<Hunk> {
     let keep = |line: &Line| {
         let (Line::Removed(text) | Line::Added(text)) = line;

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::installation::{self, Installation};
 use crate::yaml::{documents, yaml};
 
-/// Words that stand in the objects while they are made, and what the chart says in their place. YAML writes such a
-/// word without quotes, so an expression is put in exactly as it is here.
+/// Placeholders in the objects, and the template expressions that replace them. YAML does not quote the placeholders, so
+/// that the expressions appear exactly as they are here.
 const EXPRESSIONS: [(&str, &str); 10] = [
     ("HELM-NAME", "{{ .Values.name }}"),
     ("HELM-NAMESPACE", "{{ .Release.Namespace }}"),
@@ -24,16 +24,16 @@ const EXPRESSIONS: [(&str, &str); 10] = [
 
 const IGNORED: &str = "*.orig\n*.swp\n*.tmp\n";
 
-/// What a chart shows to people after it was installed.
+/// Notes that Helm prints after an installation.
 pub(crate) const NOTES_FILE: &str = "templates/NOTES.txt";
 
-const NOTES: &str = "The operator runs in namespace {{ .Release.Namespace }}. Ask it for a cloud:
+const NOTES: &str = "The operator runs in namespace {{ .Release.Namespace }}. Create a cloud:
 
   kubectl apply -f cloud.yaml
   kubectl get openstackcontrolplanes --all-namespaces --watch
 ";
 
-/// The chart's files by their paths in it, without its definitions of kinds.
+/// The chart's files by path, without the definitions.
 pub(crate) fn files() -> BTreeMap<String, String> {
     let installation = Installation {
         name: "HELM-NAME".to_owned(),
@@ -74,10 +74,12 @@ pub(crate) fn kept(crd: &Value) -> Value {
 }
 
 fn template(objects: &[Value]) -> String {
-    // Longer words first: one is the beginning of another.
+    // Longer placeholders first: one is a prefix of another.
     let mut expressions = EXPRESSIONS;
-    expressions.sort_by_key(|(word, _)| std::cmp::Reverse(word.len()));
-    expressions.iter().fold(documents(objects), |text, (word, expression)| text.replace(word, expression))
+    expressions.sort_by_key(|(placeholder, _)| std::cmp::Reverse(placeholder.len()));
+    expressions
+        .iter()
+        .fold(documents(objects), |text, (placeholder, expression)| text.replace(placeholder, expression))
 }
 
 fn chart() -> Value {
@@ -94,27 +96,27 @@ fn chart() -> Value {
 fn values() -> String {
     let resources = yaml(&json!({ "resources": installation::default_resources() }));
     format!(
-        "# Name of the operator's objects. Those that have no namespace must have a name of their own in each cluster.
+        "# Name of the operator's objects. It must be unique in the cluster.
 name: {}
 
-# How many processes; one works, the others stand by.
+# How many replicas; one leads, the others are on standby.
 replicas: 1
 
-# The operator's image. Push it to a registry of yours and name it here.
+# The operator's image. Push it to your registry and name it here.
 image:
   repository: {}
-  # The chart's appVersion where this is empty.
+  # Default: the chart's appVersion.
   tag: \"\"
-  # Secrets with which it is pulled, as a list of {{name: ...}}.
+  # Pull secrets, as a list of {{name: ...}}.
   pullSecrets: []
 
-# Images of the clouds' services, where a cloud does not say it itself.
+# Default images of the clouds' services.
 images:
   # kolla or debian.
   family: kolla
-  # Registry and path before an image's name; the family's own where this is empty.
+  # Registry and path before an image's name. Default: that of the family.
   registry: \"\"
-  # Tags by release, as a list of RELEASE=TAG; a release that is not in it has the family's own tag for it.
+  # Tags by release, as a list of RELEASE=TAG. Default: those of the family.
   tags: []
 
 # Domain of the cluster's Services.
@@ -131,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_word_is_left_and_none_is_quoted() {
+    fn every_placeholder_is_replaced_and_none_is_quoted() {
         for (path, text) in files() {
             assert!(!text.contains("HELM-"), "{path}: {text}");
             assert!(!text.contains("\"{{ .Values.replicas"), "{path}: {text}");
@@ -152,10 +154,10 @@ mod tests {
     }
 
     #[test]
-    fn values_have_everything_that_templates_ask_for() {
+    fn values_has_every_value_of_the_templates() {
         let values: Value = serde_saphyr::from_str(&values()).unwrap();
         for (_, expression) in EXPRESSIONS {
-            for path in expression.split_whitespace().filter_map(|word| word.strip_prefix(".Values")) {
+            for path in expression.split_whitespace().filter_map(|token| token.strip_prefix(".Values")) {
                 let pointer = path.replace('.', "/");
                 assert!(values.pointer(&pointer).is_some(), "{path}");
             }

@@ -1,4 +1,4 @@
-//! The file `clouds.yaml` of OpenStack's clients: one cloud is put in, the others stay as they are.
+//! The file `clouds.yaml` of the OpenStack clients: adds one cloud and keeps the others.
 
 use serde_json::{Value, json};
 use snafu::{OptionExt, ResultExt, Snafu};
@@ -7,16 +7,16 @@ use crate::yaml::yaml;
 
 #[derive(Debug, Snafu)]
 pub(crate) enum Error {
-    #[snafu(display("failed to read the clouds that are there as YAML"))]
+    #[snafu(display("the file is not valid YAML"))]
     Parse {
         #[snafu(source(from(serde_saphyr::Error, Box::new)))]
         source: Box<serde_saphyr::Error>,
     },
-    #[snafu(display("the file that is there is no clouds.yaml: its clouds are no mapping of names"))]
+    #[snafu(display("the file is not a clouds.yaml: its field clouds is not a mapping"))]
     Shape,
 }
 
-/// The text of a file with this cloud in it, and with everything else that an earlier text has.
+/// The text of a file with this cloud and everything that the existing text holds.
 pub(crate) fn merge(existing: &str, name: &str, cloud: &Value) -> Result<String, Error> {
     let mut merged = match existing.trim() {
         "" => json!({}),
@@ -31,7 +31,7 @@ pub(crate) fn merge(existing: &str, name: &str, cloud: &Value) -> Result<String,
         *clouds = json!({});
     }
     clouds.as_object_mut().context(ShapeSnafu)?.insert(name.to_owned(), cloud.clone());
-    // Comments and order of what others wrote are kept where the result still says the same.
+    // Keeps comments and order of the other clouds if the result has the same meaning.
     let kept = splice(existing, name, cloud)
         .filter(|text| serde_saphyr::from_str::<Value>(text).is_ok_and(|same| same == merged));
     Ok(kept.unwrap_or_else(|| yaml(&merged)))
@@ -63,7 +63,7 @@ fn splice(existing: &str, name: &str, cloud: &Value) -> Option<String> {
     Some(format!("{}\n", lines.join("\n")))
 }
 
-/// The line after the last one that belongs to what began before `start`.
+/// The line after the last one of the block that starts before `start`.
 fn end(
     lines: &[String],
     start: usize,
@@ -95,20 +95,20 @@ mod tests {
     }
 
     #[test]
-    fn another_cloud_is_added_after_those_that_are_there() {
+    fn a_new_cloud_is_added_after_the_others() {
         let merged = merge("clouds:\n  old:\n    auth: {}\n# end\n", "a", &cloud("u")).unwrap();
         assert_eq!(merged, "clouds:\n  old:\n    auth: {}\n  a:\n    auth:\n      auth_url: u\n# end\n");
     }
 
     #[test]
-    fn a_form_that_lines_cannot_be_put_into_is_written_anew() {
+    fn a_flow_mapping_is_rewritten_with_all_clouds() {
         let merged = merge("{clouds: {old: {auth: {}}}}", "a", &cloud("u")).unwrap();
         let value: Value = serde_saphyr::from_str(&merged).unwrap();
         assert_eq!(value, json!({ "clouds": { "old": { "auth": {} }, "a": cloud("u") } }));
     }
 
     #[test]
-    fn a_file_that_is_something_else_is_refused() {
+    fn a_file_that_is_not_a_clouds_yaml_is_rejected() {
         assert!(merge("- a\n", "a", &cloud("u")).is_err());
         assert!(merge("clouds: [a]\n", "a", &cloud("u")).is_err());
         assert!(merge("a: [\n", "a", &cloud("u")).is_err());

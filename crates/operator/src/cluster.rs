@@ -1,4 +1,4 @@
-//! A cluster as its users reach it: by their kubeconfig, and reading only.
+//! Access to a cluster with the user's kubeconfig.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use snafu::{ResultExt, Snafu};
 
 use crate::installation;
 
-/// Which cluster.
+/// Selects a cluster.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ClusterArguments {
     /// Context of the kubeconfig [default: its current one].
@@ -53,7 +53,7 @@ pub(crate) enum Error {
 
 impl ClusterArguments {
     pub(crate) async fn client(&self) -> Result<Client, Error> {
-        // Several providers may be linked, and then none is the default by itself. Nobody else installs one.
+        // With several providers linked none is the default; this is the only place that installs one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let config = if self.context.is_none() && self.kubeconfig.is_none() {
             Config::infer().await.context(FindClusterSnafu)?
@@ -70,10 +70,10 @@ impl ClusterArguments {
     }
 }
 
-/// What came of asking for all objects of a kind.
+/// The result of listing a kind.
 pub(crate) enum Listing<T> {
     Found(Vec<T>),
-    /// The cluster does not know the kind.
+    /// The cluster does not serve the kind.
     NotServed,
     Forbidden,
 }
@@ -103,7 +103,7 @@ pub(crate) fn api(client: &Client, kind: Kind, namespace: Option<&str>) -> Api<D
     }
 }
 
-/// Variables of the operator's process in the cluster; none where it is not found or may not be read.
+/// Environment variables of the operator in the cluster; none if it is not found or not readable.
 pub(crate) async fn operator_environment(client: &Client) -> Option<BTreeMap<String, String>> {
     let api: Api<Deployment> = Api::all(client.clone());
     let label = format!("app.kubernetes.io/name={}", installation::NAME);

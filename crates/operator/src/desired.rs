@@ -1,4 +1,4 @@
-//! Every Kubernetes object that planned objects stand for, in the order in which a person reads them.
+//! Every Kubernetes object of planned objects, in reading order.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use serde_json::{Value, json};
 
 use crate::plan_all::Planned;
 
-/// An object that the operator would make.
+/// An object that the operator would create.
 #[derive(Clone, Debug)]
 pub(crate) struct Desired {
     pub(crate) key: Key,
-    /// The object that it is made for.
+    /// The object that owns it.
     pub(crate) owner: Key,
     pub(crate) body: Value,
     /// The part of the owner's plan that it comes from.
     pub(crate) source: Source,
 }
 
-/// All objects: the operator's own first, then what they need before they run, then what runs, then the ways in.
+/// All objects: the operator's kinds, then configuration and tasks, then workloads, then Services and routes.
 pub(crate) fn desired(planned: &[Planned]) -> Vec<Desired> {
     let mut all: Vec<Desired> = planned.iter().flat_map(of_one).collect();
     all.sort_by_key(|desired| rank(desired.key.kind));
@@ -56,7 +56,7 @@ fn rank(kind: Kind) -> usize {
         SERVICE,
         HTTP_ROUTE,
     ];
-    // One of the operator's own kinds comes before them all.
+    // The operator's own kinds come first.
     order.iter().position(|known| *known == kind).map_or(0, |position| position + 1)
 }
 
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_has_holes_where_values_go() {
+    fn a_template_has_placeholders_for_values() {
         let pieces = vec![
             Piece::Text("mysql://".to_owned()),
             Piece::Escaped(SecretKey::new("s", "username")),

@@ -1,4 +1,4 @@
-//! How a live object differs from a manifest, in what the operator says of it and in nothing else.
+//! Differences between a live object and a manifest, in the fields that the operator owns.
 
 use openstack_operator_model::lower::{APPLIED_ANNOTATION, MANAGER, SECRETS_ANNOTATION};
 use openstack_operator_model::quantity;
@@ -10,7 +10,7 @@ use crate::difference::pairing::{Owned, keys_of, same};
 mod hunk;
 mod pairing;
 
-/// An object before and after, cut down to what is compared.
+/// An object before and after, reduced to the compared fields.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
     pub(crate) before: Value,
@@ -18,8 +18,8 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
-    /// Compares what a manifest says with the same fields of the live object, and finds what the operator said earlier
-    /// and does not say any more.
+    /// Compares the fields of a manifest with those of the live object, and finds fields that the operator applied earlier
+    /// and no longer applies.
     pub(crate) fn new(live: &Value, wanted: &Value) -> Self {
         let mut live = live.clone();
         let mut after = wanted.clone();
@@ -34,13 +34,13 @@ impl Difference {
         hunks(&self.before, &self.after)
     }
 
-    /// Whether pods made before and after would differ.
+    /// Whether the pod template differs.
     pub(crate) fn changes_pods(&self) -> bool {
         self.before.pointer("/spec/template") != self.after.pointer("/spec/template")
     }
 }
 
-/// Marks that only the operator can make, since they stand for values of Secrets or for its own last words.
+/// Copies annotations that only the operator can compute: hashes of Secrets and of its last apply.
 fn carry_over(live: &mut Value, wanted: &mut Value) {
     if let Some(Value::Object(annotations)) = live.pointer_mut("/metadata/annotations") {
         annotations.remove(APPLIED_ANNOTATION);
@@ -59,7 +59,7 @@ fn carry_over(live: &mut Value, wanted: &mut Value) {
     }
 }
 
-/// Fields that the operator said when it last applied the object, as the API server remembers them.
+/// Fields that the operator last applied, by the managed fields of the object.
 fn owned_fields(live: &Value) -> Option<Owned<'_>> {
     let managers = live.pointer("/metadata/managedFields")?.as_array()?;
     let ours = managers.iter().find(|entry| {
@@ -68,7 +68,7 @@ fn owned_fields(live: &Value) -> Option<Owned<'_>> {
     Some(Owned(ours.get("fieldsV1")?))
 }
 
-/// The part of a live value that a manifest speaks of, or that the operator spoke of earlier.
+/// The fields of a live value that the manifest has, or that the operator applied earlier.
 fn restrict(live: &Value, wanted: Option<&Value>, owned: Option<Owned<'_>>) -> Option<Value> {
     if wanted.is_none() && owned?.is_leaf() {
         return Some(live.clone());
@@ -112,11 +112,11 @@ fn restrict_by_position(items: &[Value], wanted: &[Value]) -> Value {
     Value::Array(part.collect())
 }
 
-/// Takes over how the API server writes what means the same, so that only what means something else differs.
+/// Adopts the notation of the API server for equal values, so that only real differences remain.
 fn harmonize(before: &Value, after: &mut Value) {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
-            // What is empty is left out by the API server.
+            // The API server drops empty values.
             after.retain(|field, value| before.contains_key(field) || !is_empty(value));
             for (field, value) in after.iter_mut() {
                 let Some(before) = before.get(field) else { continue };

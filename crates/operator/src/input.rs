@@ -1,4 +1,4 @@
-//! Objects as people write them: YAML documents in files, checked before anything is done with them.
+//! Objects in YAML files, checked against their schemas when they are read.
 
 use std::fmt;
 use std::io::Read as _;
@@ -25,12 +25,12 @@ pub(crate) enum Error {
         source: Box<serde_saphyr::Error>,
     },
     #[snafu(transparent)]
-    Refused { source: Problems },
+    Rejected { source: Problems },
     #[snafu(display("there is no object of group {GROUP} in {files}: the kinds are {}", kind_names()))]
     Nothing { files: String },
 }
 
-/// Everything that is wrong with what was given.
+/// All problems of the input.
 #[derive(Debug)]
 pub(crate) struct Problems(pub(crate) Vec<Problem>);
 
@@ -43,11 +43,11 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// One thing that is wrong, and where.
+/// A problem, and where it is.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub(crate) origin: Origin,
-    /// The object, where it is known so far.
+    /// The object, if it is known.
     pub(crate) object: Option<String>,
     pub(crate) invalid: Invalid,
 }
@@ -72,7 +72,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// An object that was written by a person and is of one of the operator's kinds.
+/// An object of one of the operator's kinds.
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
     pub(crate) origin: Origin,
@@ -80,19 +80,19 @@ pub(crate) struct Document {
     pub(crate) object: DynamicObject,
 }
 
-/// The namespace of objects that name none, and whether it binds those that do.
+/// The namespace of objects without one, and whether others must have it too.
 #[derive(Clone, Debug)]
 pub(crate) enum Namespace {
-    /// Asked for: objects of another are refused.
+    /// From the command line: objects of another namespace are rejected.
     Given(String),
     Default(String),
 }
 
-/// What was read, and what was passed over.
+/// The objects of the input.
 #[derive(Debug)]
 pub(crate) struct Input {
     pub(crate) documents: Vec<Document>,
-    /// Objects of kinds that are not the operator's.
+    /// Objects of other groups.
     pub(crate) skipped: Vec<String>,
 }
 
@@ -112,8 +112,8 @@ pub(crate) fn read(files: &[PathBuf], namespace: &Namespace) -> Result<Input, Er
             let origin = Origin { file: file.clone(), document: index + 1 };
             for value in items(value) {
                 match document(&origin, value, namespace) {
-                    Ok(Kept::Ours(document)) => input.documents.push(*document),
-                    Ok(Kept::Foreign(title)) => input.skipped.push(title),
+                    Ok(Classified::Ours(document)) => input.documents.push(*document),
+                    Ok(Classified::Foreign(title)) => input.skipped.push(title),
                     Err(found) => problems.extend(found),
                 }
             }
@@ -139,7 +139,7 @@ fn load(file: &Path) -> Result<(String, String), Error> {
     Ok((name, text))
 }
 
-/// The objects of a `List`, as kubectl prints them; any other object by itself.
+/// The objects of a `List`, as kubectl prints them, or the one object.
 fn items(mut value: Value) -> Vec<Value> {
     let is_list = value.get("kind").and_then(Value::as_str) == Some("List");
     match value.get_mut("items").map(Value::take) {
@@ -152,13 +152,13 @@ fn items(mut value: Value) -> Vec<Value> {
     }
 }
 
-/// What became of a document.
-enum Kept {
+/// A document by the group of its kind.
+enum Classified {
     Ours(Box<Document>),
     Foreign(String),
 }
 
-fn document(origin: &Origin, mut value: Value, namespace: &Namespace) -> Result<Kept, Vec<Problem>> {
+fn document(origin: &Origin, mut value: Value, namespace: &Namespace) -> Result<Classified, Vec<Problem>> {
     let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
     let title = format!("{kind} {name}").trim().to_owned();
@@ -169,10 +169,10 @@ fn document(origin: &Origin, mut value: Value, namespace: &Namespace) -> Result<
     };
     let one = |path: &str, reason: String| vec![problem(Invalid::new(path, reason))];
     if version.is_empty() || kind.is_empty() {
-        return Err(one("apiVersion, kind", "both must be given: this is no Kubernetes object".to_owned()));
+        return Err(one("apiVersion, kind", "both are required: this is not a Kubernetes object".to_owned()));
     }
     if version.split('/').next() != Some(GROUP) {
-        return Ok(Kept::Foreign(title));
+        return Ok(Classified::Foreign(title));
     }
     let service = service(&version, &kind).map_err(|invalid| vec![problem(invalid)])?;
     if name.is_empty() {
@@ -191,10 +191,10 @@ fn document(origin: &Origin, mut value: Value, namespace: &Namespace) -> Result<
         choose(namespace, object.metadata.namespace.as_deref()).map_err(|invalid| vec![problem(invalid)])?;
     object.metadata.namespace = Some(chosen.clone());
     let key = Key { kind: service.kind(), namespace: chosen, name };
-    Ok(Kept::Ours(Box::new(Document { origin: origin.clone(), key, object })))
+    Ok(Classified::Ours(Box::new(Document { origin: origin.clone(), key, object })))
 }
 
-/// A field of the metadata that no object has: reading it as metadata loses it.
+/// A field that the metadata of Kubernetes objects does not have; decoding would drop it.
 fn unknown_metadata(value: &Value) -> Option<Invalid> {
     let written = value.get("metadata")?;
     let known: ObjectMeta = serde_json::from_value(written.clone()).ok()?;
@@ -220,7 +220,7 @@ fn choose(namespace: &Namespace, written: Option<&str>) -> Result<String, Invali
     match (namespace, written) {
         (Namespace::Given(given), Some(written)) if given != written => Err(Invalid::new(
             "metadata.namespace",
-            format!("{written:?} is not the namespace that was asked for, {given:?}: leave one of them out"),
+            format!("{written:?} is not the namespace of the command line, {given:?}: remove one of them"),
         )),
         (_, Some(written)) => Ok(written.to_owned()),
         (Namespace::Given(namespace) | Namespace::Default(namespace), None) => Ok(namespace.clone()),
@@ -241,7 +241,7 @@ mod tests {
         Origin { file: "cloud.yaml".to_owned(), document: 2 }
     }
 
-    fn refused(value: Value) -> String {
+    fn rejection(value: Value) -> String {
         let namespace = Namespace::Given("a".to_owned());
         Problems(document(&origin(), value, &namespace).err().unwrap()).to_string()
     }
@@ -251,44 +251,44 @@ mod tests {
         let value = json!({ "apiVersion": "openstack.k8s.io/v1alpha1", "kind": "Memcached",
                             "metadata": { "name": "m" }, "spec": { "replicas": 12 } });
         assert_eq!(
-            refused(value),
+            rejection(value),
             "cloud.yaml, document 2 (Memcached m): spec.replicas: must be at most 9, and 12 is not"
         );
     }
 
     #[test]
-    fn metadata_has_no_other_fields_than_kubernetes_knows() {
+    fn unknown_fields_of_metadata_are_rejected() {
         let value = json!({ "apiVersion": "openstack.k8s.io/v1alpha1", "kind": "Memcached",
                             "metadata": { "name": "m", "lables": { "a": "b" }, "creationTimestamp": null }, "spec": {} });
-        assert!(refused(value).ends_with(": metadata.lables: there is no such field"));
+        assert!(rejection(value).ends_with(": metadata.lables: there is no such field"));
     }
 
     #[test]
-    fn other_kinds_and_versions_of_the_group_are_refused_with_a_remedy() {
+    fn unknown_kinds_and_versions_are_rejected_with_a_remedy() {
         let value =
             json!({ "apiVersion": "openstack.k8s.io/v1", "kind": "Memcached", "metadata": { "name": "m" } });
         assert!(
-            refused(value).ends_with("openstack.k8s.io/v1 is not served: write openstack.k8s.io/v1alpha1")
+            rejection(value).ends_with("openstack.k8s.io/v1 is not served: write openstack.k8s.io/v1alpha1")
         );
         let value = json!({ "apiVersion": "openstack.k8s.io/v1alpha1", "kind": "Ironic" });
-        assert!(refused(value).contains("there is no kind Ironic; there are OpenStackControlPlane, "));
+        assert!(rejection(value).contains("there is no kind Ironic; there are OpenStackControlPlane, "));
     }
 
     #[test]
-    fn the_namespace_that_was_asked_for_binds() {
+    fn another_namespace_than_that_of_the_command_line_is_rejected() {
         let value = json!({ "apiVersion": "openstack.k8s.io/v1alpha1", "kind": "Memcached",
                             "metadata": { "name": "m", "namespace": "b" }, "spec": {} });
-        assert!(refused(value).contains("\"b\" is not the namespace that was asked for, \"a\""));
+        assert!(rejection(value).contains("\"b\" is not the namespace of the command line, \"a\""));
     }
 
     #[test]
-    fn a_list_stands_for_its_items_and_other_groups_are_passed_over() {
+    fn a_list_is_read_by_its_items_and_other_groups_are_skipped() {
         let list = json!({ "apiVersion": "v1", "kind": "List", "items": [
             { "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "n" } }
         ] });
         let mut found = items(list);
         assert_eq!(found.len(), 1);
         let read = document(&origin(), found.remove(0), &Namespace::Default("a".to_owned()));
-        assert!(matches!(read, Ok(Kept::Foreign(title)) if title == "Namespace n"));
+        assert!(matches!(read, Ok(Classified::Foreign(title)) if title == "Namespace n"));
     }
 }

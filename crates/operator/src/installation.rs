@@ -1,37 +1,37 @@
-//! The operator's own objects in a cluster: its kinds, its rights, and the process itself.
+//! Objects that install the operator: definitions, permissions and the Deployment.
 
 use openstack_operator_services::ALL;
 use serde_json::{Value, json};
 
 use crate::rights;
 
-/// The operator's name, and the namespace it lives in where none is given.
+/// The operator's name, and its default namespace.
 pub(crate) const NAME: &str = "openstack-operator";
-/// User and group of the process, as the image has them.
+/// User and group of the process in the image.
 const USER: i64 = 42400;
 /// The container in which the process runs.
 pub(crate) const CONTAINER: &str = "operator";
-const ADMIN_PORT: u16 = 8080;
+pub(crate) const ADMIN_PORT: u16 = 8080;
 
-/// How an operator is installed. Parts are plain values, so that a chart can put its own expressions into them.
+/// Settings of an installation. Some are plain values, so that a chart can use template expressions.
 #[derive(Clone, Debug)]
 pub(crate) struct Installation {
     pub(crate) name: String,
     pub(crate) namespace: String,
     pub(crate) image: String,
     pub(crate) replicas: Value,
-    /// Variables of the process besides those that say which pod it is.
+    /// Environment variables besides those that identify the pod.
     pub(crate) environment: Vec<(&'static str, String)>,
     pub(crate) resources: Value,
     pub(crate) pull_secrets: Option<Value>,
 }
 
-/// The image where none is given. It is in no registry: push it to one of yours and name it there.
+/// The default image. No registry has it: push it to yours, and use that name.
 pub(crate) fn default_image() -> String {
     format!("{NAME}:{}", env!("CARGO_PKG_VERSION"))
 }
 
-/// What the process needs; it may grow to four times that before it is ended.
+/// Resource requests, and a memory limit of four times the request.
 pub(crate) fn default_resources() -> Value {
     json!({ "requests": { "cpu": "100m", "memory": "32Mi" }, "limits": { "memory": "128Mi" } })
 }
@@ -108,7 +108,7 @@ impl Installation {
             "spec": {
                 "replicas": self.replicas,
                 "selector": { "matchLabels": self.labels() },
-                // The next one stands by before the last one goes, also where there is only one.
+                // The new pod is on standby before the old one stops, also with a single replica.
                 "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } },
                 "template": { "metadata": { "labels": self.labels() }, "spec": pod },
             },
@@ -157,7 +157,7 @@ impl Installation {
         })
     }
 
-    /// The process, with a budget where one of several may be missing.
+    /// The Deployment, with a disruption budget if it has several replicas.
     pub(crate) fn workload(&self) -> Vec<Value> {
         let several = self.replicas.as_i64().is_some_and(|replicas| replicas > 1);
         let budget = several.then(|| self.disruption_budget());
@@ -194,24 +194,24 @@ mod tests {
     }
 
     #[test]
-    fn only_several_have_a_budget() {
+    fn only_several_replicas_have_a_disruption_budget() {
         assert_eq!(installation(1).workload().len(), 1);
         assert_eq!(installation(2).workload()[1]["kind"], "PodDisruptionBudget");
     }
 
     #[test]
-    fn every_object_is_one_that_kubernetes_knows() {
+    fn every_field_is_known_to_kubernetes() {
         let installation = installation(2);
         let read =
             |value: &Value| serde_json::from_value::<k8s_openapi::api::apps::v1::Deployment>(value.clone());
         let deployment = read(&installation.deployment()).unwrap();
-        // What the type does not know is lost on the way.
+        // Decoding drops fields that the type does not have.
         assert_eq!(serde_json::to_value(&deployment).unwrap(), installation.deployment());
         assert_eq!(crds().len(), ALL.len());
     }
 
     #[test]
-    fn the_process_is_confined() {
+    fn the_container_is_restricted() {
         let deployment = installation(1).deployment();
         let pod = &deployment["spec"]["template"]["spec"];
         assert_eq!(pod["securityContext"]["runAsNonRoot"], true);

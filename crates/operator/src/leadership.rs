@@ -1,4 +1,4 @@
-//! Leader election: of several processes one works, and it ends when it can no longer be sure that it is the one.
+//! Leader election: one of several processes leads, and ends as soon as it may have lost its Lease.
 
 use kube::Client;
 use kube_lease_manager::{LeaseManager, LeaseManagerBuilder, LeaseManagerError};
@@ -6,8 +6,8 @@ use snafu::{ResultExt, Snafu};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
-const LEASE: &str = "openstack-operator";
-/// How long a Lease is valid, in seconds: a leader that vanished is replaced within this time.
+pub(crate) const LEASE: &str = "openstack-operator";
+/// How long a Lease is valid, in seconds: a lost leader is replaced within this time.
 const DURATION: u64 = 15;
 /// How long before its end a leader renews the Lease, in seconds; clocks may differ by less than this.
 const GRACE: u64 = 5;
@@ -16,17 +16,17 @@ const GRACE: u64 = 5;
 pub(crate) enum Error {
     #[snafu(display("failed to take part in the election for the Lease {LEASE} in namespace {namespace}"))]
     JoinElection { namespace: String, source: LeaseManagerError },
-    #[snafu(display("the Lease {LEASE} was lost to another process"))]
+    #[snafu(display("another process took over the Lease {LEASE}"))]
     LoseLease,
     #[snafu(display("failed to hold the Lease {LEASE}"))]
     HoldLease { source: LeaseManagerError },
-    #[snafu(display("the engine ended, which it never should"))]
+    #[snafu(display("the engine ended unexpectedly"))]
     EndWork,
     #[snafu(display("the task that holds the Lease {LEASE} ended"))]
     EndTask { source: JoinError },
 }
 
-/// A part in the election.
+/// A candidate in the election.
 pub(crate) struct Leadership {
     state: watch::Receiver<bool>,
     task: JoinHandle<Result<LeaseManager, LeaseManagerError>>,
@@ -52,7 +52,7 @@ impl Leadership {
         self.wait(true).await
     }
 
-    /// Waits until this process is no longer the leader: then it must end, for another may be at work.
+    /// Waits until this process is no longer the leader. It must end then: another process may lead.
     pub(crate) async fn lost(&mut self) -> Error {
         match self.wait(false).await {
             Ok(()) => Error::LoseLease,
@@ -60,7 +60,7 @@ impl Leadership {
         }
     }
 
-    /// Gives the Lease back, so that another process need not wait until it has run out.
+    /// Releases the Lease, so that another process can take over before it expires.
     pub(crate) async fn resign(self) -> Result<(), Error> {
         drop(self.state);
         self.task.await.context(EndTaskSnafu)?.context(HoldLeaseSnafu)?;
@@ -71,7 +71,7 @@ impl Leadership {
         if self.state.wait_for(|&leads| leads == wanted).await.is_ok() {
             return Ok(());
         }
-        // The channel closes only with the task behind it, which then says why.
+        // The channel closes only when the task ends; its result has the reason.
         let task = &mut self.task;
         match task.await.context(EndTaskSnafu)? {
             Ok(_) => LoseLeaseSnafu.fail(),

@@ -1,4 +1,4 @@
-//! What a cluster has of the objects that matter here, as it was at one moment. Values of Secrets are never asked for.
+//! Objects of a cluster at one moment, without values of Secrets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,34 +21,34 @@ use crate::plan_all::{Known, KnownObject};
 pub(crate) enum Error {
     #[snafu(transparent)]
     Cluster { source: cluster::Error },
-    #[snafu(display("failed to list {resource} in namespace {namespace}: you may not"))]
+    #[snafu(display("forbidden: cannot list {resource} in namespace {namespace}"))]
     Forbidden { resource: &'static str, namespace: String },
-    #[snafu(display("failed to read what the cluster has of {key}"))]
+    #[snafu(display("failed to decode {key} of the cluster"))]
     Convert { key: Key, source: serde_json::Error },
 }
 
-/// Objects as they are.
+/// Live objects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Live {
     pub(crate) objects: BTreeMap<Key, Value>,
-    /// By namespace and name; none where they may not be read.
+    /// By namespace and name; none if they are not readable.
     pub(crate) secrets: Option<BTreeMap<(String, String), LiveSecret>>,
-    /// Kinds that the cluster does not know.
+    /// Kinds that the cluster does not serve.
     pub(crate) unserved: BTreeSet<Kind>,
-    /// None where they may not be read.
+    /// None if they are not readable.
     pub(crate) nodes: Option<BTreeMap<String, Node>>,
 }
 
-/// What is known of a Secret without its values.
+/// A Secret without its values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LiveSecret {
-    /// Not known where the API server does not remember who wrote what.
+    /// Unknown without managed fields.
     pub(crate) keys: Option<BTreeSet<String>>,
     pub(crate) rotations: u32,
     pub(crate) owners: Vec<String>,
 }
 
-/// Reads everything of the operator's in some namespaces.
+/// Reads all objects of the operator in some namespaces.
 pub(crate) async fn read(client: &Client, namespaces: &BTreeSet<String>) -> Result<Live, Error> {
     let mut live = Live { secrets: Some(BTreeMap::new()), ..Live::default() };
     let all = namespaces.iter().flat_map(|namespace| {
@@ -59,7 +59,7 @@ pub(crate) async fn read(client: &Client, namespaces: &BTreeSet<String>) -> Resu
         match listing {
             Listing::Found(found) => {
                 for mut object in found {
-                    // Items of a list do not say what they are.
+                    // Items of a list do not carry their kind.
                     object.types =
                         Some(TypeMeta { api_version: kind.api_version(), kind: kind.kind.to_owned() });
                     let name = object.metadata.name.clone().unwrap_or_default();
@@ -113,8 +113,8 @@ async fn list(
     Ok((kind, namespace.to_owned(), Listing::new(kind.plural, listed)?))
 }
 
-/// What a Secret's metadata says of it: who wrote which keys is remembered there.
-fn secret(metadata: &ObjectMeta) -> LiveSecret {
+/// Keys, rotations and owners of a Secret, from its metadata; managed fields name the keys.
+pub(crate) fn secret(metadata: &ObjectMeta) -> LiveSecret {
     let writers = metadata.managed_fields.as_ref();
     let keys = writers.map(|writers| {
         let fields = writers.iter().filter_map(|writer| writer.fields_v1.as_ref());
@@ -130,14 +130,14 @@ fn secret(metadata: &ObjectMeta) -> LiveSecret {
 }
 
 impl Live {
-    /// What planning may know of it.
+    /// Facts for planning.
     pub(crate) fn known(&self) -> Known {
         let own = kinds();
         let objects = self.objects.iter().filter(|(key, _)| own.contains(&key.kind)).map(|(key, object)| {
             let status = object.get("status").and_then(|status| serde_json::from_value(status.clone()).ok());
             (key.clone(), KnownObject { uid: uid(object).to_owned(), status: status.unwrap_or_default() })
         });
-        // The revision stands for values, which are not known here.
+        // The revision is a hash of values, which are not read here.
         let facts =
             |secret: &LiveSecret| SecretFacts { revision: String::new(), rotations: secret.rotations };
         let secrets = self.secrets.iter().flatten().map(|(place, secret)| (place.clone(), facts(secret)));
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_of_a_secret_are_known_without_its_values() {
+    fn keys_of_a_secret_are_read_without_its_values() {
         let metadata: ObjectMeta = serde_json::from_value(json!({
             "name": "s", "annotations": { "openstack.k8s.io/rotations": "4" },
             "ownerReferences": [{ "apiVersion": "v1", "kind": "K", "name": "k", "uid": "u" }],

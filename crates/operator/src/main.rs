@@ -1,14 +1,17 @@
-//! The operator's one process and command line.
+//! The operator and its command line.
 
 mod admin;
+mod bundle;
 mod changes;
 mod chart;
+mod check;
 mod clouds;
 mod cluster;
 mod command;
 mod deploy;
 mod desired;
 mod difference;
+mod foreign;
 mod input;
 mod installation;
 mod leadership;
@@ -16,7 +19,7 @@ mod live;
 mod output;
 mod plan_all;
 mod reference;
-mod refusal;
+mod rejection;
 mod rights;
 mod run;
 mod schema;
@@ -28,7 +31,7 @@ mod yaml;
 
 use std::process::ExitCode;
 
-// What it does is waiting: more threads would only cost memory on machines with many cores.
+// The process mostly waits: more threads would only cost memory.
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
     command::execute().await

@@ -1,4 +1,4 @@
-//! What a person sees: text on standard output, remarks on standard error, colours where they are wanted.
+//! Output: text on standard output, remarks on standard error, and colours.
 
 use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -12,7 +12,7 @@ pub(crate) enum Error {
     Print { source: io::Error },
 }
 
-/// Prints what was asked for. A reader that has seen enough, such as `head`, is no failure.
+/// Prints the result of a command. A reader that closes the pipe early, such as `head`, is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Error> {
     let mut stream = io::stdout().lock();
     match stream.write_all(text.as_bytes()).and_then(|()| stream.flush()) {
@@ -21,9 +21,9 @@ pub(crate) fn print(text: &str) -> Result<(), Error> {
     }
 }
 
-/// Says something beside what was asked for, so that output that goes to a file or a pipe stays clean.
+/// Prints a remark on standard error, so that results in a file or a pipe stay clean.
 pub(crate) fn remark(text: &str) {
-    // Where even this cannot be written there is nobody to tell.
+    // If standard error fails there is no other place to report it.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
@@ -32,14 +32,14 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);
     while let Some(cause) = next {
-        // What the API server says is a sentence already; the rest of its answer repeats it.
+        // The message of the API server is a sentence; the rest of its answer repeats it.
         let boxed = cause.downcast_ref::<Box<kube::Error>>().map(Box::as_ref);
-        let refused = match cause.downcast_ref::<kube::Error>().or(boxed) {
+        let rejection = match cause.downcast_ref::<kube::Error>().or(boxed) {
             Some(kube::Error::Api(status)) => Some(status.message.clone()),
             _ => None,
         };
-        next = if refused.is_some() { None } else { cause.source() };
-        let cause = refused.unwrap_or_else(|| cause.to_string());
+        next = if rejection.is_some() { None } else { cause.source() };
+        let cause = rejection.unwrap_or_else(|| cause.to_string());
         // Some errors repeat their cause.
         if text.is_empty() {
             text = cause;
@@ -61,19 +61,19 @@ pub(crate) enum ColorChoice {
 
 impl ColorChoice {
     pub(crate) fn paint(self) -> Paint {
-        let wanted = match self {
+        let enabled = match self {
             Self::Always => true,
             Self::Never => false,
             Self::Auto => {
-                let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-                io::stdout().is_terminal() && !refused
+                let disabled = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+                io::stdout().is_terminal() && !disabled
             }
         };
-        if wanted { Paint::Colored } else { Paint::Plain }
+        if enabled { Paint::Colored } else { Paint::Plain }
     }
 }
 
-/// How text is marked.
+/// Whether text is coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paint {
     Plain,
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_of_the_api_server_is_told_by_its_message() {
+    fn a_rejection_of_the_api_server_is_reported_by_its_message() {
         let status = kube::core::Status {
             message: "secrets \"x\" is forbidden".to_owned(),
             code: 403,

@@ -1,4 +1,4 @@
-//! Plans objects together: each with what the others provide, and with the objects that they consist of.
+//! Plans objects together with the objects below them, each with the outputs of the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::input::{Document, Origin, Problem, Problems};
 
-/// What is known of a cluster. Without one nothing is known.
+/// Facts about a cluster, empty without one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     pub(crate) objects: BTreeMap<Key, KnownObject>,
@@ -25,24 +25,24 @@ pub(crate) struct Known {
     pub(crate) secrets: BTreeMap<(String, String), SecretFacts>,
     /// Addresses of Services, by namespace and name.
     pub(crate) addresses: BTreeMap<(String, String), String>,
-    /// None where they may not be read.
+    /// None if they are not readable.
     pub(crate) nodes: Option<BTreeMap<String, Node>>,
 }
 
-/// What is known of an object that exists.
+/// Facts about an object that exists.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownObject {
     pub(crate) uid: String,
     pub(crate) status: Status,
 }
 
-/// An object with its plan and the manifests that it stands for.
+/// An object with its plan and manifests.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
-    /// Where it was written, or the object that it is a part of.
+    /// The file of the object, or of the object that it is a part of.
     pub(crate) origin: Origin,
     pub(crate) key: Key,
-    /// The object that this one is a part of; none where it was written by a person.
+    /// The object that this one is a part of; none for an object of a file.
     pub(crate) parent: Option<Key>,
     pub(crate) object: DynamicObject,
     pub(crate) needs: Needs,
@@ -51,7 +51,7 @@ pub(crate) struct Planned {
     pub(crate) manifests: Manifests,
 }
 
-/// Plans all objects and, in turn, the objects they consist of. What an object provides is taken as available.
+/// Plans all objects and the objects below them. Outputs of an object count as available.
 pub(crate) fn plan_all(
     documents: Vec<Document>,
     site: &Site,
@@ -70,14 +70,14 @@ pub(crate) fn plan_all(
     planning.finish()
 }
 
-/// An object whose turn has not come.
+/// An object that is not planned yet.
 struct Pending {
     written: Written,
     service: &'static dyn AnyService,
     decoded: Box<dyn AnyObject>,
 }
 
-/// An object as it was written, by a person or by the object that it is a part of.
+/// An object from a file or from the plan of another object.
 struct Written {
     origin: Origin,
     key: Key,
@@ -114,7 +114,7 @@ struct Planning<'a> {
     site: &'a Site,
     known: &'a Known,
     pending: Vec<Pending>,
-    /// Everything that was ever added.
+    /// All objects so far.
     seen: BTreeSet<Key>,
     provided: BTreeMap<Key, Provides>,
     planned: Vec<Planned>,
@@ -136,7 +136,7 @@ impl<'a> Planning<'a> {
 
     fn add(&mut self, written: Written) {
         if !self.seen.insert(written.key.clone()) {
-            let reason = "there is another object of this kind and name: leave one of them out";
+            let reason = "there is another object of this kind and name: remove one of them";
             self.problems.push(written.problem(Invalid::new("metadata.name", reason)));
             return;
         }
@@ -146,7 +146,7 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// Plans whatever can be planned now. Returns whether that was anything.
+    /// Plans all objects whose needs are met. Returns whether there was one.
     fn advance(&mut self) -> bool {
         let mut moved = false;
         for pending in std::mem::take(&mut self.pending) {
@@ -162,7 +162,7 @@ impl<'a> Planning<'a> {
         moved
     }
 
-    /// What the object needs of others; none where not all of it is there.
+    /// The needs of an object; none if one is not met.
     fn resolve(&self, pending: &Pending) -> Option<Resolved> {
         let mut resolved = Resolved::default();
         let key = &pending.written.key;
@@ -170,7 +170,7 @@ impl<'a> Planning<'a> {
         for name in needs.addresses {
             let (service, namespace) = service_name_and_namespace(&name, &key.namespace);
             let place = (namespace.to_owned(), service.to_owned());
-            // A Service has no number before it is made; its name stands for it.
+            // A Service has no address before it exists; its name is the placeholder.
             let address = self.known.addresses.get(&place).cloned();
             resolved.addresses.insert(name.clone(), address.unwrap_or(name));
         }
@@ -190,7 +190,7 @@ impl<'a> Planning<'a> {
         Some(resolved)
     }
 
-    /// Nodes that are asked for; those that the operator found where they may not be read.
+    /// The selected nodes; those in the status if nodes are not readable.
     fn nodes(&self, need: &NodeNeed, rows: &[NodeStatus]) -> BTreeMap<String, Labels> {
         let Some(nodes) = &self.known.nodes else {
             let chosen = rows.iter().filter(|row| row.state.is_chosen());
@@ -200,7 +200,7 @@ impl<'a> Planning<'a> {
         chosen.map(|(name, node)| (name.clone(), node.labels.clone())).collect()
     }
 
-    /// What an object provides: by its plan, or by its status where it is not among those that are planned.
+    /// The outputs of an object: from its plan, or from its status if it is not planned here.
     fn provides(&self, key: &Key) -> Option<&Provides> {
         self.provided.get(key).or_else(|| {
             let known = self.known.objects.get(key).filter(|_| !self.seen.contains(key))?;
@@ -248,7 +248,7 @@ impl<'a> Planning<'a> {
                 let key = needed(&written.key, &need);
                 let is_known_to_fail =
                     self.seen.contains(&key) && !planned.contains(&key) && !waiting.contains(&key);
-                // One that is itself wrong is told as such, and is the reason for the others.
+                // An invalid object is reported itself, not for every object that needs it.
                 if self.provides(&key).is_none() && !is_known_to_fail {
                     let waits = waiting.contains(&key);
                     let problem = written.problem(unprovided(&need, &key, waits));
@@ -256,7 +256,7 @@ impl<'a> Planning<'a> {
                 }
             }
         }
-        // Objects wait for each other in a circle only where nothing else keeps one of them waiting.
+        // Objects form a circle only if none of them waits for something else.
         if self.problems.is_empty() && unmet.is_empty() {
             unmet = circular;
         }
@@ -267,10 +267,10 @@ impl<'a> Planning<'a> {
 
 fn unprovided(need: &ObjectNeed, key: &Key, waits: bool) -> Invalid {
     let reason = if waits {
-        format!("needs {key}, which cannot be planned before this one")
+        format!("needs {key}, which in turn needs this object")
     } else {
         format!(
-            "nothing provides {} {:?} in namespace {:?}: add one of that name, or name another",
+            "there is no {} {:?} in namespace {:?}: add it, or reference another",
             need.kind.kind, need.name, key.namespace
         )
     };
@@ -287,7 +287,7 @@ fn service(key: &Key) -> Result<&'static dyn AnyService, Invalid> {
     found.ok_or_else(|| Invalid::new("kind", format!("there is no kind {}", key.kind.kind)))
 }
 
-/// A child as the object that it will be.
+/// A child as an object.
 fn part(parent: &Written, child: &Child) -> Written {
     let namespace = parent.key.namespace.clone();
     let object = DynamicObject {

@@ -1,4 +1,4 @@
-//! The reference of every kind: its fields with their types, defaults and meanings, as a document for people.
+//! The reference of every kind: its fields with types, defaults and descriptions.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::schema;
 
-/// Fields by name, in the order in which they are told.
+/// Fields by name.
 type Fields = BTreeMap<String, JSONSchemaProps>;
 
 pub(crate) fn document() -> String {
@@ -26,7 +26,7 @@ pub(crate) fn document() -> String {
     }
     if let Some(service) = ALL.first() {
         let mut fields = part(*service, "status");
-        // Every object of Kubernetes has the same, and its documents tell of them.
+        // Kubernetes documents conditions.
         fields.remove("conditions");
         text.push_str("\n## Status of all kinds\n\n");
         text.push_str(&table(&fields, &|_| None).replace("*required*", ""));
@@ -58,10 +58,10 @@ fn template_of(of: &dyn AnyService, path: &str) -> Option<&'static str> {
     Some(part.kind().kind)
 }
 
-fn table(fields: &Fields, told_elsewhere: &dyn Fn(&str) -> Option<&'static str>) -> String {
+fn table(fields: &Fields, described_by: &dyn Fn(&str) -> Option<&'static str>) -> String {
     let mut rows = Vec::new();
     for (field, schema) in fields {
-        walk(field, schema, false, told_elsewhere, &mut rows);
+        walk(field, schema, false, described_by, &mut rows);
     }
     let mut text = String::from("| field | type | default | |\n|---|---|---|---|\n");
     for row in rows {
@@ -81,7 +81,7 @@ fn walk(
     path: &str,
     schema: &JSONSchemaProps,
     required: bool,
-    told_elsewhere: &dyn Fn(&str) -> Option<&'static str>,
+    described_by: &dyn Fn(&str) -> Option<&'static str>,
     rows: &mut Vec<Row>,
 ) {
     let default = match &schema.default {
@@ -89,7 +89,7 @@ fn walk(
         _ if required => "*required*".to_owned(),
         _ => String::new(),
     };
-    let elsewhere = told_elsewhere(path);
+    let elsewhere = described_by(path);
     let mut meaning = sentence(schema);
     if let Some(kind) = elsewhere {
         let _ = write!(meaning, " As the spec of [{kind}](#{}).", kind.to_lowercase());
@@ -111,7 +111,7 @@ fn walk(
         let Some(inside) = inside else { continue };
         for (field, inner) in inside.properties.iter().flatten() {
             let required = inside.required.iter().flatten().any(|needed| needed == field);
-            walk(&format!("{path}{step}{field}"), inner, required, told_elsewhere, rows);
+            walk(&format!("{path}{step}{field}"), inner, required, described_by, rows);
         }
     }
 }

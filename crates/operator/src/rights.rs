@@ -1,4 +1,4 @@
-//! What the operator may do in a cluster: exactly what the engine does, from the same list of kinds.
+//! Permissions of the operator: exactly those that the engine uses, from the same list of kinds.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use openstack_operator_model::kind::{CHILD_KINDS, Kind, NODE, POD};
 use openstack_operator_services::kinds;
 
-/// Rights in all namespaces. **Must not** have `*`, any way into pods, or roles: no workload needs the API.
+/// Permissions in all namespaces. **Must not** have `*`, access to processes in pods, or roles: no workload uses the API.
 pub(crate) fn cluster_rules() -> Vec<PolicyRule> {
     let own = kinds();
     let whole = ["get", "list", "watch", "create", "patch", "delete"];
     let mut rules = rules(&own, "", &whole);
     rules.extend(rules_of_part(&own, "status", &["get", "patch"]));
-    // Where the API server lets only those block an owner's deletion who may finalize it.
+    // Some API servers allow owner references that block deletion only with this permission.
     rules.extend(rules_of_part(&own, "finalizers", &["update"]));
     rules.extend(self::rules(CHILD_KINDS, "", &whole));
-    // Members of a group report by their pods' last words, and are told what to do by annotation.
-    // Those that a DaemonSet leaves on a node that takes no more of them are deleted.
+    // Members of a quorum report in termination messages and get orders by annotation. Pods that a DaemonSet leaves on a
+    // node that was deselected are deleted.
     rules.extend(self::rules(&[POD], "", &["get", "list", "watch", "patch", "delete"]));
-    // Their labels and taints say which have a part of what.
+    // Labels and taints select the nodes of an object.
     rules.extend(self::rules(&[NODE], "", &["get", "list", "watch"]));
     rules.push(rule("events.k8s.io", vec!["events".to_owned()], &["create", "patch"]));
     rules
 }
 
-/// Rights in the operator's own namespace: the election.
+/// Permissions in the operator's namespace: leader election.
 pub(crate) fn lease_rules() -> Vec<PolicyRule> {
     vec![rule("coordination.k8s.io", vec!["leases".to_owned()], &["get", "create", "patch"])]
 }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     fn verbs(group: &str, resource: &str) -> Vec<String> {
-        let has = |list: &Option<Vec<String>>, word: &str| list.iter().flatten().any(|item| item == word);
+        let has = |list: &Option<Vec<String>>, wanted: &str| list.iter().flatten().any(|item| item == wanted);
         let rules = cluster_rules().into_iter();
         rules
             .filter(|rule| has(&rule.api_groups, group) && has(&rule.resources, resource))
@@ -71,22 +71,22 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_granted_that_would_be_all_or_a_way_into_pods() {
+    fn no_wildcard_and_no_access_to_processes_in_pods_is_granted() {
         for rule in cluster_rules().iter().chain(&lease_rules()) {
-            let words =
+            let names =
                 [&rule.api_groups, &rule.resources].into_iter().flatten().flatten().chain(&rule.verbs);
-            for word in words {
-                assert!(!word.contains('*'), "{rule:?}");
+            for name in names {
+                assert!(!name.contains('*'), "{rule:?}");
                 for forbidden in ["exec", "attach", "portforward", "role", "escalate", "bind", "impersonate"]
                 {
-                    assert!(!word.contains(forbidden), "{rule:?}");
+                    assert!(!name.contains(forbidden), "{rule:?}");
                 }
             }
         }
     }
 
     #[test]
-    fn rights_are_what_the_engine_uses() {
+    fn permissions_are_those_that_the_engine_uses() {
         let whole = ["get", "list", "watch", "create", "patch", "delete"];
         for kind in kinds().iter().chain(CHILD_KINDS) {
             assert_eq!(verbs(kind.group, kind.plural), whole, "{}", kind.kind);

@@ -1,4 +1,4 @@
-//! The operator as a process: probes, leader election, the engine at work, and an orderly end.
+//! The operator as a process: probes, leader election, the engine, and an orderly shutdown.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::{Pin, pin};
@@ -25,19 +25,22 @@ use crate::admin::{self, Admin};
 use crate::leadership::{self, Leadership};
 use crate::site::SiteArguments;
 
+/// Run as the operator of a cluster, until the process is stopped or loses its leadership.
 #[derive(Args)]
+#[command(after_help = "EXAMPLES:
+  openstack-operator run --identity $HOSTNAME --namespace openstack-operator")]
 pub(crate) struct Arguments {
-    /// Where probes and metrics are served.
+    /// Address of probes and metrics.
     #[arg(long, env = "OPENSTACK_OPERATOR_ADMIN", value_name = "ADDRESS",
           default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8080)))]
     admin: SocketAddr,
     /// Namespace of the Lease [default: that of the pod, or of the kubeconfig's context].
     #[arg(long, env = "POD_NAMESPACE")]
     namespace: Option<String>,
-    /// Who this process is in the election; must differ from every other's.
+    /// Identity in the leader election; unique among all replicas.
     #[arg(long, env = "POD_NAME")]
     identity: String,
-    /// How often, in seconds, what no watch can see is looked at: catalogs, databases, message buses.
+    /// Interval in seconds at which state outside Kubernetes is compared: catalogs, databases, message buses.
     #[arg(long, env = "OPENSTACK_OPERATOR_DRIFT_SECONDS", default_value_t = 120, value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(1..=86400))]
     drift_seconds: u64,
@@ -65,7 +68,7 @@ pub(crate) enum Error {
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<(), Error> {
-    // Several providers may be linked, and then none is the default by itself. Nobody else installs one.
+    // With several providers linked none is the default; this is the only place that installs one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut terminate = signal(SignalKind::terminate()).context(ListenForSignalsSnafu)?;
     let mut interrupt = signal(SignalKind::interrupt()).context(ListenForSignalsSnafu)?;
@@ -74,7 +77,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Error> {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        tracing::info!("told to stop");
+        tracing::info!("stopping");
     });
     let admin = Admin::new();
     let listener = Admin::listen(arguments.admin).await?;
@@ -84,7 +87,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Error> {
     }
 }
 
-/// Takes part in the election and works as the leader, until told to stop.
+/// Takes part in the election and runs the engine as the leader, until stopped.
 async fn lead(
     arguments: &Arguments,
     admin: &Admin,
@@ -96,7 +99,7 @@ async fn lead(
         joined = join_election(arguments, client.clone()) => joined?,
     };
     let runner = runner(arguments, admin, client.clone()).context(PrepareClientsSnafu)?;
-    // One that stands by is as ready as one that leads: it is there to take over.
+    // A replica on standby is ready: it can take over.
     admin.set_ready();
     let outcome = tokio::select! {
         () = stop => None,
@@ -137,8 +140,8 @@ fn runner(arguments: &Arguments, admin: &Admin, client: Client) -> Result<Runner
     })
 }
 
-/// Works while this process leads; returns why it no longer does. Work that is cut short is done again by whoever
-/// leads next: every step may be repeated.
+/// Runs the engine while this process leads; returns why it no longer does. The next leader repeats interrupted work:
+/// every step is idempotent.
 async fn work(
     leadership: &mut Leadership,
     admin: &Admin,

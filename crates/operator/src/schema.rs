@@ -1,4 +1,4 @@
-//! Checks objects against the schema of their kind, as the API server would, and fills in its defaults.
+//! Validates objects against the schema of their kind as the API server does, and fills in defaults.
 
 use std::collections::BTreeSet;
 
@@ -18,13 +18,13 @@ pub(crate) fn of(service: &dyn AnyService) -> JSONSchemaProps {
     versions.next().and_then(|found| found.schema?.open_api_v3_schema).unwrap_or_default()
 }
 
-/// Everything for which an API server would refuse an object. Rules that speak of a change are judged where the object
-/// exists and `live` is what it is now.
+/// All reasons for which an API server would reject an object. Transition rules are evaluated if the object exists, against
+/// `live`.
 pub(crate) fn check(schema: &JSONSchemaProps, object: &Value, live: Option<&Value>) -> Vec<Invalid> {
     let object = judged(schema, object);
     let mut problems = Vec::new();
     for (field, value) in object.as_object().into_iter().flatten() {
-        // Every object has these alike.
+        // Fields of all objects.
         if ["apiVersion", "kind", "metadata"].contains(&field.as_str()) {
             continue;
         }
@@ -39,7 +39,7 @@ pub(crate) fn check(schema: &JSONSchemaProps, object: &Value, live: Option<&Valu
     problems
 }
 
-/// An object as the API server judges it: with all defaults, and without the status, which is the operator's own.
+/// An object as the API server validates it: with defaults, and without the status.
 fn judged(schema: &JSONSchemaProps, object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
@@ -118,7 +118,7 @@ fn missing(schema: &JSONSchemaProps, value: &Value, prefix: &str, problems: &mut
     }
 }
 
-/// Items that a list may not have twice: those with the same keys in a map, and the same values in a set.
+/// Duplicate items of a list: the same keys in a map, the same values in a set.
 fn duplicates(schema: &JSONSchemaProps, items: &[Value], path: &str, problems: &mut Vec<Invalid>) {
     let keys = schema.x_kubernetes_list_map_keys.as_deref().unwrap_or_default();
     let mark = |item: &Value| match schema.x_kubernetes_list_type.as_deref() {
@@ -133,7 +133,7 @@ fn duplicates(schema: &JSONSchemaProps, items: &[Value], path: &str, problems: &
     for (index, item) in items.iter().enumerate() {
         let Some(mark) = mark(item) else { return };
         if seen.contains(&mark) {
-            let reason = format!("there is another item with {mark}: leave one of them out");
+            let reason = format!("there is another item with {mark}: remove one of them");
             problems.push(Invalid::new(format!("{path}[{index}]"), reason));
         }
         seen.insert(mark);
@@ -142,8 +142,8 @@ fn duplicates(schema: &JSONSchemaProps, items: &[Value], path: &str, problems: &
 
 fn wrong_type(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
     let is_integer = value.is_i64() || value.is_u64();
-    let takes_both = schema.x_kubernetes_int_or_string == Some(true);
-    let wanted = if takes_both { "integer or string" } else { schema.type_.as_deref()? };
+    let accepts_both = schema.x_kubernetes_int_or_string == Some(true);
+    let wanted = if accepts_both { "integer or string" } else { schema.type_.as_deref()? };
     let fits = match wanted {
         "object" => value.is_object(),
         "array" => value.is_array(),
@@ -154,13 +154,13 @@ fn wrong_type(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
         "number" => value.is_number(),
         _ => true,
     };
-    let takes_text = takes_both || wanted == "string";
-    let remedy = if takes_text && !value.is_object() && !value.is_array() {
+    let accepts_text = accepts_both || wanted == "string";
+    let remedy = if accepts_text && !value.is_object() && !value.is_array() {
         format!("; write it in quotes: \"{value}\"")
     } else {
         String::new()
     };
-    let wanted = if takes_both { "a whole number or text".to_owned() } else { format!("of type {wanted}") };
+    let wanted = if accepts_both { "a whole number or text".to_owned() } else { format!("of type {wanted}") };
     (!fits).then(|| format!("must be {wanted}, and {value} is not{remedy}"))
 }
 
@@ -207,11 +207,11 @@ fn out_of_bounds(what: &str, count: i64, minimum: Option<i64>, maximum: Option<i
     least.or_else(|| many.map(|maximum| format!("has {count} {what}(s), and may have at most {maximum}")))
 }
 
-/// Fills in what the API server would fill in.
+/// Fills in the defaults of the API server.
 pub(crate) fn fill_defaults(schema: &JSONSchemaProps, value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            // A null is a field that is left out; one that nobody knows stays, so that it is told.
+            // A null is an absent field; an unknown field stays, so that it is reported.
             fields.retain(|field, value| {
                 !value.is_null() || matches!(field_schema(schema, field), Field::Unknown)
             });

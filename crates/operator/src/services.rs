@@ -1,4 +1,4 @@
-//! The list of services as a file: what tools of the project need to know of them without compiling them.
+//! The list of services as a file, for tools that do not compile them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::plan_all::{Known, Planned, plan_all};
 const CLOUD: &str = "cloud";
 /// Registry by which images are recognized in manifests.
 const REGISTRY: &str = "registry.invalid";
-/// What makes virtual networks decides on some images.
+/// Some images depend on the network backend.
 const NETWORK_BACKENDS: [&str; 2] = ["ovn", "ovs"];
 
 /// Every part of a cloud, with the images of the Debian family that its pods run.
@@ -38,7 +38,7 @@ pub(crate) fn document() -> Result<String, Problems> {
     };
     let rows: Vec<Value> =
         PARTS.iter().map(|part| row(part.field(), part.kind().kind, part.presence())).collect();
-    // Values of maps with plain keys always have a JSON form.
+    // Maps with string keys always have a JSON form.
     let mut text = serde_json::to_string_pretty(&rows).unwrap_or_default();
     text.push('\n');
     Ok(text)
@@ -49,7 +49,7 @@ fn images_of(backend: &str) -> Result<BTreeMap<String, BTreeSet<String>>, Proble
     let images =
         ImageDefaults { family: Family::Debian, registry: Some(REGISTRY.to_owned()), tags: BTreeMap::new() };
     let site = Site { images, cluster_domain: "cluster.local".to_owned() };
-    // Some pods exist only where a node does.
+    // Some pods exist only with a node.
     let nodes = BTreeMap::from([("node".to_owned(), Node::new(BTreeMap::new(), &json!({})))]);
     let known = Known { nodes: Some(nodes), ..Known::default() };
     let planned = plan_all(vec![cloud(backend)], &site, &known)?;

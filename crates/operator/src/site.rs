@@ -1,4 +1,4 @@
-//! What holds for everything that one operator runs: as flags, and as variables of its process.
+//! Settings of an operator for all clouds: as flags, and as environment variables of its process.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const TAG: &str = "OPENSTACK_OPERATOR_IMAGES_TAG";
 const DOMAIN: &str = "OPENSTACK_OPERATOR_CLUSTER_DOMAIN";
 const DEFAULT_DOMAIN: &str = "cluster.local";
 
-/// Defaults where an object is silent.
+/// Defaults of fields that objects do not set.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SiteArguments {
     /// Family of images.
@@ -62,7 +62,7 @@ impl SiteArguments {
         }
     }
 
-    /// Variables with which a process takes the same defaults.
+    /// Environment variables that set the same defaults.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         let family = self.images_family.to_possible_value().map(|value| value.get_name().to_owned());
         [
@@ -77,12 +77,12 @@ impl SiteArguments {
     }
 }
 
-/// An empty variable is one that is not set.
+/// An empty variable counts as unset.
 fn given(value: Option<&String>) -> Option<String> {
     value.filter(|value| !value.is_empty()).cloned()
 }
 
-/// Defaults of an operator that runs elsewhere, where they are known to be others than its own variables say.
+/// Overrides of the defaults that the operator in the cluster has.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SiteOverrides {
     /// Family of images [default: that of the cluster's operator].
@@ -101,16 +101,16 @@ pub(crate) struct SiteOverrides {
 }
 
 #[derive(Debug, Snafu)]
-#[snafu(display("the operator in the cluster cannot be followed: its variable {TAG} is {value:?}"))]
+#[snafu(display("cannot use the defaults of the operator in the cluster: its variable {TAG} is {value:?}"))]
 pub(crate) struct Error {
     value: String,
     source: TagsError,
 }
 
 impl SiteOverrides {
-    /// What the flags say, then what the operator's process was told, then what it takes where it was told nothing.
+    /// The flags, then the environment of the operator, then the built-in defaults.
     pub(crate) fn site(&self, environment: &BTreeMap<String, String>) -> Result<Site, Error> {
-        let told = |flag: &Option<String>, variable: &str| {
+        let setting = |flag: &Option<String>, variable: &str| {
             given(flag.as_ref()).or_else(|| given(environment.get(variable)))
         };
         let family = environment.get(FAMILY).and_then(|name| FamilyArgument::from_str(name, true).ok());
@@ -120,10 +120,11 @@ impl SiteOverrides {
         Ok(Site {
             images: ImageDefaults {
                 family: self.images_family.or(family).unwrap_or(FamilyArgument::Kolla).into(),
-                registry: told(&self.images_registry, REGISTRY),
+                registry: setting(&self.images_registry, REGISTRY),
                 tags: tags.0,
             },
-            cluster_domain: told(&self.cluster_domain, DOMAIN).unwrap_or_else(|| DEFAULT_DOMAIN.to_owned()),
+            cluster_domain: setting(&self.cluster_domain, DOMAIN)
+                .unwrap_or_else(|| DEFAULT_DOMAIN.to_owned()),
         })
     }
 }
@@ -134,30 +135,30 @@ mod tests {
 
     use super::*;
 
-    fn environment(told: &SiteArguments) -> BTreeMap<String, String> {
-        told.environment().into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    fn environment(arguments: &SiteArguments) -> BTreeMap<String, String> {
+        arguments.environment().into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     #[test]
-    fn what_an_operator_was_told_holds_unless_a_flag_says_otherwise() {
-        let told = SiteArguments {
+    fn a_flag_wins_over_the_environment_of_the_operator() {
+        let arguments = SiteArguments {
             images_family: FamilyArgument::Debian,
             images_registry: Some("r/o".to_owned()),
             images_tag: vec!["2025.1=one".parse().unwrap()],
             cluster_domain: "c.test".to_owned(),
         };
-        assert_eq!(environment(&told).len(), 4);
-        assert_eq!(SiteOverrides::default().site(&environment(&told)).unwrap(), told.site());
+        assert_eq!(environment(&arguments).len(), 4);
+        assert_eq!(SiteOverrides::default().site(&environment(&arguments)).unwrap(), arguments.site());
         let flags =
             SiteOverrides { images_tag: vec!["2025.1=two".parse().unwrap()], ..SiteOverrides::default() };
-        let site = flags.site(&environment(&told)).unwrap();
+        let site = flags.site(&environment(&arguments)).unwrap();
         assert_eq!(site.images.tags, BTreeMap::from([(Release::Epoxy, "two".to_owned())]));
-        let told = SiteArguments { images_tag: vec!["".parse().unwrap()], ..told };
-        assert_eq!(environment(&told).len(), 3);
+        let arguments = SiteArguments { images_tag: vec!["".parse().unwrap()], ..arguments };
+        assert_eq!(environment(&arguments).len(), 3);
     }
 
     #[test]
-    fn an_operator_that_is_not_known_takes_the_defaults() {
+    fn an_unknown_operator_has_the_built_in_defaults() {
         let site = SiteOverrides::default().site(&BTreeMap::new()).unwrap();
         assert_eq!(
             site.images,
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_whose_tag_is_of_no_release_is_not_followed() {
+    fn a_tag_without_a_release_in_the_environment_is_rejected() {
         let environment = BTreeMap::from([(TAG.to_owned(), "2025.1".to_owned())]);
         let error = SiteOverrides::default().site(&environment).unwrap_err();
         assert!(error.to_string().ends_with("OPENSTACK_OPERATOR_IMAGES_TAG is \"2025.1\""), "{error}");

@@ -1,4 +1,4 @@
-//! Objects as a tree: a cloud with its services below, each with how it is and what it waits for.
+//! Objects as a tree: a cloud with its services below, each with its state and the reason for it.
 
 use std::collections::BTreeSet;
 
@@ -6,36 +6,41 @@ use jiff::Timestamp;
 use kube::core::DynamicObject;
 use openstack_operator_engine::engine::Key;
 use openstack_operator_model::status::{ServiceStatus, Status};
+use serde_json::{Value, json};
 
 use crate::output::{Color, Paint};
 
-/// How an object is.
+/// The state of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Ready,
-    /// It is ready, and has lost something.
+    /// Ready, but something is lost, e.g. a node.
     Degraded,
     Waiting,
-    /// A person must do something.
+    /// An administrator must change something.
     Stalled,
-    /// Asked for, but it cannot be; nothing waits for it.
+    /// Requested but impossible; no object waits for it.
     LeftOut,
 }
 
 impl State {
-    /// Whether something is still to come.
+    /// Whether it is not Ready yet.
     pub(crate) fn is_awaited(self) -> bool {
         matches!(self, Self::Waiting | Self::Stalled)
     }
 }
 
-/// An object and those that it consists of.
+/// An object and the objects below it.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) title: Title,
     pub(crate) state: State,
-    /// Why it is not ready, or what it has lost.
+    /// Reason of the condition Ready.
+    pub(crate) reason: String,
+    /// Why it is not Ready, or what is lost.
     pub(crate) message: String,
+    /// Whether it serves now.
+    pub(crate) is_available: bool,
     phase: Option<String>,
     endpoint: Option<String>,
     extent: Option<String>,
@@ -56,7 +61,7 @@ impl std::fmt::Display for Title {
     }
 }
 
-/// Objects under those that own them; with a name, only those that are called so.
+/// Objects below their owners; with a name, only the objects of that name.
 pub(crate) fn forest(objects: &[(Key, DynamicObject)], name: Option<&str>) -> Vec<Node> {
     let uids: BTreeSet<&str> =
         objects.iter().filter_map(|(_, object)| object.metadata.uid.as_deref()).collect();
@@ -66,6 +71,33 @@ pub(crate) fn forest(objects: &[(Key, DynamicObject)], name: Option<&str>) -> Ve
     };
     let roots = objects.iter().filter(|(key, object)| is_root(object, key));
     roots.map(|(key, object)| node(objects, key, object)).collect()
+}
+
+/// Objects of this name with all objects below them; every object if no name is given.
+pub(crate) fn select(objects: Vec<(Key, DynamicObject)>, name: Option<&str>) -> Vec<(Key, DynamicObject)> {
+    let Some(name) = name else { return objects };
+    let keys = objects.iter().map(|(key, _)| key);
+    let named: Vec<Key> = keys.filter(|key| key.name == name).cloned().collect();
+    let selected = select_below(&objects, &named);
+    objects.into_iter().filter(|(key, _)| selected.contains(key)).collect()
+}
+
+/// These objects and all objects below them.
+pub(crate) fn select_below(objects: &[(Key, DynamicObject)], roots: &[Key]) -> Vec<Key> {
+    let mut selected = roots.to_vec();
+    let mut next = 0;
+    while let Some(key) = selected.get(next) {
+        let uid =
+            objects.iter().find(|(other, _)| other == key).and_then(|(_, found)| found.metadata.uid.clone());
+        let is_below = |object: &DynamicObject| {
+            uid.as_deref().is_some_and(|uid| owners(object).any(|owner| owner == uid))
+        };
+        let below: Vec<Key> =
+            objects.iter().filter(|(_, object)| is_below(object)).map(|(key, _)| key.clone()).collect();
+        selected.extend(below.into_iter().filter(|key| !selected.contains(key)).collect::<Vec<_>>());
+        next += 1;
+    }
+    selected
 }
 
 fn owners(object: &DynamicObject) -> impl Iterator<Item = &str> {
@@ -93,6 +125,10 @@ fn node(objects: &[(Key, DynamicObject)], key: &Key, object: &DynamicObject) -> 
         .collect();
     children.extend(missing);
     let (state, message) = judge(object, &status);
+    let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready");
+    let reason = ready.map(|ready| ready.reason.clone()).unwrap_or_default();
+    let mut conditions = status.conditions.iter();
+    let is_available = conditions.any(|one| one.type_ == "Available" && one.status == "True");
     Node {
         title: Title {
             kind: key.kind.kind.to_owned(),
@@ -100,7 +136,9 @@ fn node(objects: &[(Key, DynamicObject)], key: &Key, object: &DynamicObject) -> 
             name: key.name.clone(),
         },
         state,
+        reason,
         message,
+        is_available,
         phase: status.phase.map(|phase| format!("{phase:?}")),
         extent: status.extent(),
         endpoint: status.endpoint,
@@ -113,6 +151,8 @@ fn left_out(row: &ServiceStatus, namespace: &str) -> Node {
     Node {
         title: Title { kind: row.kind.clone(), namespace: namespace.to_owned(), name: row.name.clone() },
         state: State::LeftOut,
+        reason: String::new(),
+        is_available: false,
         message: row.waiting_for.clone().unwrap_or_default(),
         phase: None,
         endpoint: None,
@@ -122,13 +162,13 @@ fn left_out(row: &ServiceStatus, namespace: &str) -> Node {
     }
 }
 
-/// An object is ready when it says so of what is asked of it now.
+/// An object is Ready if its status says so about the current generation.
 fn judge(object: &DynamicObject, status: &Status) -> (State, String) {
     if object.metadata.deletion_timestamp.is_some() {
         return (State::Waiting, "is being deleted".to_owned());
     }
     if status.observed_generation.is_none() || status.observed_generation != object.metadata.generation {
-        return (State::Waiting, "not looked at yet".to_owned());
+        return (State::Waiting, "not reconciled yet".to_owned());
     }
     let find = |kind: &str| status.conditions.iter().find(|condition| condition.type_ == kind);
     let holds = |kind: &str| find(kind).is_some_and(|condition| condition.status == "True");
@@ -150,7 +190,24 @@ impl Node {
         std::iter::once(self).chain(self.children.iter().flat_map(Node::flat)).collect()
     }
 
-    /// What is said of it in one line.
+    /// The node and all below it, for programs.
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "kind": self.title.kind,
+            "namespace": self.title.namespace,
+            "name": self.title.name,
+            "state": format!("{:?}", self.state),
+            "reason": self.reason,
+            "message": self.message,
+            "phase": self.phase,
+            "endpoint": self.endpoint,
+            "extent": self.extent,
+            "created": self.created.map(|created| created.to_string()),
+            "parts": self.children.iter().map(Node::json).collect::<Vec<_>>(),
+        })
+    }
+
+    /// The state in one line.
     pub(crate) fn summary(&self) -> String {
         match (self.state, self.message.is_empty()) {
             (State::Ready, true) => "Ready".to_owned(),
@@ -161,7 +218,7 @@ impl Node {
         }
     }
 
-    fn word(&self) -> String {
+    fn label(&self) -> String {
         match (self.state, &self.phase) {
             (State::Ready, _) => "Ready".to_owned(),
             (State::Degraded, _) => "Degraded".to_owned(),
@@ -183,10 +240,15 @@ impl Node {
     }
 }
 
-/// Whether nothing is left to wait for.
+/// Whether there are objects and all of them are Ready.
 pub(crate) fn is_ready(forest: &[Node]) -> bool {
     let mut all = forest.iter().flat_map(Node::flat);
     !forest.is_empty() && all.all(|node| !node.state.is_awaited())
+}
+
+/// Whether an object needs a change by an administrator.
+pub(crate) fn is_stalled(forest: &[Node]) -> bool {
+    forest.iter().flat_map(Node::flat).any(|node| node.state == State::Stalled)
 }
 
 struct Row<'a> {
@@ -195,12 +257,12 @@ struct Row<'a> {
     node: &'a Node,
 }
 
-/// How a forest is drawn.
+/// How to draw a forest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     pub(crate) paint: Paint,
     pub(crate) now: Timestamp,
-    /// Columns that a line may have.
+    /// Columns of the terminal.
     pub(crate) width: usize,
     pub(crate) names: Names,
 }
@@ -221,17 +283,17 @@ pub(crate) fn draw(forest: &[Node], style: Style) -> Vec<String> {
     let widest = |of: fn(&Row<'_>) -> String| rows.iter().map(|row| length(&of(row))).max().unwrap_or(0);
     let first = widest(|row| format!("{}  {}", row.branch, row.node.title.kind));
     let second = widest(|row| row.name.clone());
-    let third = widest(|row| row.node.word());
+    let third = widest(|row| row.node.label());
     let line = |row: &Row<'_>| {
         let (mark, color) = row.node.mark();
         let kind_width = first - length(&row.branch) - 2;
         let age = row.node.created.map(|created| age(created, style.now)).unwrap_or_default();
-        let word = row.node.word();
+        let label = row.node.label();
         let before = first + 2 + second + 2 + third + 2 + 4 + 2;
         let detail: String = detail(row.node).chars().take(style.width.saturating_sub(before)).collect();
-        let word = style.paint.apply(color, format!("{word:third$}"));
+        let label = style.paint.apply(color, format!("{label:third$}"));
         let line = format!(
-            "{}{} {:kind_width$}  {:second$}  {word}  {age:>4}  {detail}",
+            "{}{} {:kind_width$}  {:second$}  {label}  {age:>4}  {detail}",
             row.branch,
             style.paint.apply(color, mark),
             row.node.title.kind,

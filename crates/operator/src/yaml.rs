@@ -1,21 +1,20 @@
-//! Values as YAML that reads well and compares well, and back.
+//! Values as YAML that is easy to read and to compare.
 
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_saphyr::ser_options;
 
-/// What a reader looks for first.
+/// Fields that come first.
 const FIRST: [&str; 5] = ["apiVersion", "kind", "metadata", "name", "namespace"];
 
-/// One document. Texts of several lines are block scalars; long lines stay lines, so that a change of one word
-/// shows as a change of one line.
+/// One document. Multi-line texts are block scalars, and long lines are not folded: a small change is a change of one line.
 pub(crate) fn yaml(value: &Value) -> String {
     let options = ser_options! { folded_wrap_chars: usize::MAX };
-    // JSON is YAML too, only harder to read.
+    // JSON is valid YAML.
     let written = serde_saphyr::to_string_with_options(&Ordered(value), options);
     let text = written.unwrap_or_else(|_| value.to_string());
-    // Empty lines of a block come indented. They need not be, unless they mean the spaces.
+    // The serializer indents empty lines of a block; the spaces are removed if the value stays the same.
     let bare = |line: &str| if line.trim().is_empty() { "\n".to_owned() } else { format!("{line}\n") };
     let tidy: String = text.lines().map(bare).collect();
     if serde_saphyr::from_str::<Value>(&tidy).is_ok_and(|same| same == *value) { tidy } else { text }
@@ -26,7 +25,7 @@ pub(crate) fn documents(values: &[Value]) -> String {
     values.iter().map(yaml).collect::<Vec<_>>().join("---\n")
 }
 
-/// A value whose fields come in the order in which people write them.
+/// A value with its fields in the usual order.
 struct Ordered<'a>(&'a Value);
 
 impl Serialize for Ordered<'_> {
@@ -63,14 +62,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_several_lines_are_blocks() {
+    fn multi_line_texts_are_block_scalars() {
         let value = json!({ "file": "[DEFAULT]\ndebug = true\n\n[database]\n", "text": "true", "number": 5 });
         let expected = "file: |\n  [DEFAULT]\n  debug = true\n\n  [database]\nnumber: 5\ntext: \"true\"\n";
         assert_eq!(yaml(&value), expected);
     }
 
     #[test]
-    fn what_an_object_is_comes_first() {
+    fn kind_and_metadata_come_first() {
         let value = json!({ "data": { "a": 1 }, "kind": "K", "apiVersion": "v1", "metadata": { "labels": {}, "name": "x" } });
         assert_eq!(
             yaml(&value),

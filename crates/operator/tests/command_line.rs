@@ -1,6 +1,6 @@
-//! The program as a person calls it, without a cluster.
+//! The program without a cluster.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it fails, also in what it shares with others")]
+#![expect(clippy::unwrap_used, reason = "a test stops where it fails, also in shared functions")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use regex::Regex;
 
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_openstack-operator"));
-    // Whatever the one who runs the tests has set must not change what they say.
+    // Variables of the caller must not affect the tests.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OPENSTACK_OPERATOR_")) {
         command.env_remove(name);
     }
@@ -31,7 +31,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// A file that is there for as long as a test runs.
+/// A file that exists while a test runs.
 struct Draft(PathBuf);
 
 impl Draft {
@@ -91,7 +91,7 @@ fn the_production_template_is_rejected_until_every_placeholder_is_replaced() {
     }
 }
 
-/// Where documents belong in the order, by what they are.
+/// The rank of documents by their kind.
 fn ranks(rendered: &str) -> Vec<usize> {
     let order = [
         "Secret",
@@ -105,7 +105,7 @@ fn ranks(rendered: &str) -> Vec<usize> {
         "Service",
         "HTTPRoute",
     ];
-    // A kind that is none of these is one of the operator's own, and comes first.
+    // The operator's own kinds come first.
     let rank =
         |kind: &String| order.iter().position(|known| known == kind).map_or(0, |position| position + 1);
     kinds(rendered).iter().map(rank).collect()
@@ -134,7 +134,7 @@ fn a_render_may_be_json_and_come_from_standard_input() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_file_document_path_and_reason() {
+fn a_problem_is_reported_with_file_document_path_and_reason() {
     let draft = Draft::new(
         "wrong.yaml",
         "apiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n---\n\
@@ -144,14 +144,14 @@ fn what_is_wrong_is_told_with_file_document_path_and_reason() {
     let output = run(&["render", "-f", draft.path()]);
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stdout.is_empty());
-    let told = text(&output.stderr);
+    let errors = text(&output.stderr);
     let place = format!("error: {}, document 2 (OpenStackControlPlane cloud): ", draft.path());
-    assert!(told.contains(&format!("{place}spec.keystone.replica: there is no such field")), "{told}");
-    assert!(told.contains(&format!("{place}spec.keystone.fernet.rotationSchedule: ")), "{told}");
+    assert!(errors.contains(&format!("{place}spec.keystone.replica: there is no such field")), "{errors}");
+    assert!(errors.contains(&format!("{place}spec.keystone.fernet.rotationSchedule: ")), "{errors}");
 }
 
 #[test]
-fn a_rule_that_is_broken_is_told() {
+fn a_broken_rule_is_reported() {
     let draft = Draft::new(
         "broken.yaml",
         "apiVersion: openstack.k8s.io/v1alpha1\nkind: OpenStackControlPlane\nmetadata: {name: cloud}\n\
@@ -159,9 +159,9 @@ fn a_rule_that_is_broken_is_told() {
     );
     let output = run(&["render", "-f", draft.path()]);
     assert_eq!(output.status.code(), Some(2));
-    let told = text(&output.stderr);
+    let errors = text(&output.stderr);
     let reason = "spec.mariadb.replicas: replicas must be odd: 1, 3, 5 or 7 (it is 2)\n";
-    assert!(told.ends_with(reason), "{told}");
+    assert!(errors.ends_with(reason), "{errors}");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_tag_is_that_of_one_release() {
 }
 
 #[test]
-fn what_only_planning_finds_names_the_part_that_it_is_of() {
+fn a_problem_of_planning_names_the_part_of_the_cloud() {
     let draft = Draft::new(
         "schedule.yaml",
         "apiVersion: openstack.k8s.io/v1alpha1\nkind: OpenStackControlPlane\nmetadata: {name: cloud}\n\
@@ -195,20 +195,20 @@ fn what_only_planning_finds_names_the_part_that_it_is_of() {
     );
     let output = run(&["render", "-f", draft.path(), "-n", "there"]);
     assert_eq!(output.status.code(), Some(2));
-    let told = text(&output.stderr);
+    let errors = text(&output.stderr);
     let part = "(Keystone there/cloud-keystone, part of OpenStackControlPlane there/cloud): spec.fernet.rotationSchedule: ";
-    assert!(told.contains(part), "{told}");
+    assert!(errors.contains(part), "{errors}");
 }
 
 #[test]
-fn a_file_that_is_not_there_is_an_error() {
+fn a_missing_file_is_an_error() {
     let output = run(&["render", "-f", "samples/none.yaml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).starts_with("error: failed to read samples/none.yaml: "));
 }
 
 #[test]
-fn manifests_carry_what_was_asked_for() {
+fn manifests_have_the_settings_of_the_flags() {
     let output = run(&[
         "manifests",
         "--namespace",
@@ -245,7 +245,7 @@ fn manifests_are_the_objects_of_the_base() {
     let read = |text: &str| -> Vec<serde_json::Value> { serde_saphyr::from_multiple(text).unwrap() };
     let mut printed = read(&text(&run(&["manifests"]).stdout));
     for object in &mut printed {
-        // What the process takes in any case is written out for whoever wants to change it.
+        // The base spells out defaults, so that users can change them.
         let variables = object.pointer_mut("/spec/template/spec/containers/0/env");
         if let Some(variables) = variables.and_then(serde_json::Value::as_array_mut) {
             variables
@@ -265,13 +265,13 @@ fn manifests_are_the_objects_of_the_base() {
 }
 
 #[test]
-fn the_committed_files_are_those_that_are_generated() {
+fn the_committed_files_are_up_to_date() {
     let output = run(&["generate", "deploy", "--check"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
 #[test]
-fn a_link_of_the_plugin_s_name_answers_as_the_plugin() {
+fn a_link_named_like_the_plugin_is_the_plugin() {
     let directory = std::env::temp_dir().join(format!("openstack-operator-plugin-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     let link = directory.join("kubectl-openstack");

@@ -82,13 +82,13 @@ fn titles(changes: &[Change]) -> Vec<String> {
 }
 
 #[test]
-fn a_cloud_that_runs_as_written_does_not_change() {
+fn an_unchanged_cloud_has_no_changes() {
     let spec = json!({ "keystone": { "notifications": { "enabled": true } } });
     assert_eq!(titles(&found(&spec, &running(&spec))), Vec::<String>::new());
 }
 
 #[test]
-fn everything_of_a_new_cloud_is_created() {
+fn all_objects_of_a_new_cloud_are_created() {
     let all = found(&json!({}), &Live { secrets: Some(BTreeMap::new()), ..Live::default() });
     assert!(all.iter().all(|change| change.action == Action::Create));
     assert_eq!(titles(&all)[0], "+ OpenStackControlPlane cloud");
@@ -111,7 +111,7 @@ fn more_replicas_replace_no_pod() {
 }
 
 #[test]
-fn a_changed_file_is_shown_by_its_lines_and_replaces_the_pods_that_read_it() {
+fn a_changed_file_shows_its_lines_and_restarts_the_pods_that_mount_it() {
     let spec =
         json!({ "keystone": { "extraConfig": { "keystone.conf": { "DEFAULT": { "debug": "true" } } } } });
     let changes = found(&spec, &running(&json!({})));
@@ -125,7 +125,7 @@ fn a_changed_file_is_shown_by_its_lines_and_replaces_the_pods_that_read_it() {
 }
 
 #[test]
-fn pods_of_nodes_are_replaced_on_as_many_nodes_as_they_run_on() {
+fn a_daemon_set_restarts_one_pod_per_node() {
     let mut live = running(&json!({}));
     for (key, object) in &mut live.objects {
         if key.kind == DAEMON_SET {
@@ -151,7 +151,7 @@ fn another_image_runs_the_migrations() {
 }
 
 #[test]
-fn what_is_switched_off_goes_with_all_that_belongs_to_it() {
+fn a_disabled_service_is_deleted_with_its_objects() {
     let changes = found(&json!({ "memcached": { "enabled": false } }), &running(&json!({})));
     let gone: Vec<String> = titles(&changes).into_iter().filter(|title| title.starts_with('-')).collect();
     assert_eq!(
@@ -161,7 +161,7 @@ fn what_is_switched_off_goes_with_all_that_belongs_to_it() {
 }
 
 #[test]
-fn a_task_whose_mark_stands_for_a_password_is_compared_by_what_it_runs() {
+fn a_task_that_depends_on_a_password_is_compared_by_its_container() {
     let mut live = running(&json!({}));
     let mut jobs = live.objects.iter_mut().filter(|(key, _)| key.name == "cloud-keystone-bootstrap");
     jobs.next().unwrap().1["metadata"]["annotations"][TASK_ANNOTATION] = json!("of-another-password");
@@ -169,7 +169,7 @@ fn a_task_whose_mark_stands_for_a_password_is_compared_by_what_it_runs() {
 }
 
 #[test]
-fn secrets_that_may_not_be_read_are_left_out() {
+fn unreadable_secrets_are_not_compared() {
     let live = Live { secrets: None, ..running(&json!({})) };
     assert_eq!(titles(&found(&json!({}), &live)), Vec::<String>::new());
     let mut live = running(&json!({}));

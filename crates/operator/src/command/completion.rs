@@ -1,4 +1,4 @@
-//! `completion`: what a shell needs to complete command lines.
+//! `completion`: completion scripts of shells.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 use crate::output;
 
-/// Print a script that completes command lines in a shell.
+/// Print the completion script of a shell.
 #[derive(Args)]
 #[command(after_help = "EXAMPLES:
   source <(openstack-operator completion bash)

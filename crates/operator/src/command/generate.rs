@@ -1,4 +1,4 @@
-//! `generate`: writes the files from which the operator is installed, or checks that they are what they should be.
+//! `generate`: writes the files that install the operator, or checks that they are up to date.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::deploy::{self, HEADER};
 use crate::input::Problems;
 use crate::output;
 
-/// Write the definitions, rights, kustomization and chart of the operator into a directory.
+/// Write the definitions, permissions, kustomization and chart of the operator into a directory.
 #[derive(Args)]
 #[command(
     hide = true,
@@ -23,7 +23,7 @@ use crate::output;
 )]
 pub(crate) struct Arguments {
     directory: PathBuf,
-    /// Write nothing, and end with 1 where a file is not what it should be.
+    /// Write nothing, and end with 1 if a file is out of date.
     #[arg(long)]
     check: bool,
 }
@@ -42,7 +42,7 @@ pub(crate) enum Error {
 
 pub(crate) fn generate(arguments: &Arguments) -> Result<ExitCode, Error> {
     let directory = &arguments.directory;
-    let mut wrong = Vec::new();
+    let mut outdated = Vec::new();
     let files = deploy::files().context(PlanSnafu)?;
     for (path, text) in &files {
         let path = directory.join(path);
@@ -52,19 +52,19 @@ pub(crate) fn generate(arguments: &Arguments) -> Result<ExitCode, Error> {
         if !arguments.check {
             write(&path, text)?;
         }
-        wrong.push(path);
+        outdated.push(path);
     }
     let wanted: BTreeSet<PathBuf> = files.keys().map(|path| directory.join(path)).collect();
     for path in leftovers(directory, &wanted)? {
         if !arguments.check {
             fs::remove_file(&path).context(RemoveSnafu { path: path.clone() })?;
         }
-        wrong.push(path);
+        outdated.push(path);
     }
-    if arguments.check && !wrong.is_empty() {
-        let list: Vec<String> = wrong.iter().map(|path| path.display().to_string()).collect();
+    if arguments.check && !outdated.is_empty() {
+        let list: Vec<String> = outdated.iter().map(|path| path.display().to_string()).collect();
         output::remark(&format!(
-            "these files are not what would be generated: {}\nrun: cargo run -p openstack-operator -- generate {}",
+            "these files are out of date: {}\nrun: cargo run -p openstack-operator -- generate {}",
             list.join(", "),
             directory.display()
         ));
@@ -87,7 +87,7 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
     fs::write(path, text).context(WriteSnafu { path })
 }
 
-/// Files that were generated once and are not any more, beside those that are.
+/// Files that an earlier version generated and this one does not.
 fn leftovers(directory: &Path, wanted: &BTreeSet<PathBuf>) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     let places: BTreeSet<&Path> = wanted.iter().filter_map(|path| path.parent()).collect();
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_leftover_is_removed_and_what_a_person_wrote_is_not() {
+    fn an_outdated_file_is_removed_and_a_file_of_the_user_is_not() {
         let directory =
             std::env::temp_dir().join(format!("openstack-operator-generate-{}", std::process::id()));
         let arguments = |check| Arguments { directory: directory.clone(), check };

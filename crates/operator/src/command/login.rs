@@ -1,4 +1,4 @@
-//! `login`: writes what OpenStack's clients need to use a cloud as its administrator.
+//! `login`: adds a cloud to the clouds.yaml of the OpenStack clients.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -20,13 +20,13 @@ use snafu::{OptionExt, ResultExt, Snafu};
 use crate::cluster::{self, ClusterArguments, GetSnafu, ListSnafu, api};
 use crate::{clouds, output};
 
-/// Write a clouds.yaml with which OpenStack's clients use a cloud as its administrator.
+/// Add a cloud to the clouds.yaml of the OpenStack clients, with the credentials of its administrator.
 ///
-/// Other clouds in the file stay. The file can be read by its owner only, since it holds the password.
+/// Other clouds in the file stay. Only its owner can read the file, since it holds the password.
 #[derive(Args)]
 #[command(after_help = "EXAMPLES:
   openstack-operator login -n openstack
-  openstack-operator login cloud -n openstack --output ~/.config/openstack/clouds.yaml
+  openstack-operator login cloud -n openstack --output clouds.yaml
   openstack-operator login cloud --internal --output -")]
 pub(crate) struct Arguments {
     /// Control plane, or Keystone [default: the only one in the namespace].
@@ -34,13 +34,14 @@ pub(crate) struct Arguments {
     /// Namespace of the cloud [default: that of the kubeconfig's context].
     #[arg(short = 'n', long)]
     namespace: Option<String>,
-    /// File to write; `-` is standard output.
-    #[arg(short, long, value_name = "FILE", default_value = "clouds.yaml")]
-    output: PathBuf,
-    /// What the cloud is called in the file [default: the name of the control plane].
+    /// File to write; `-` is standard output [default: `$OS_CLIENT_CONFIG_FILE`, or openstack/clouds.yaml in
+    /// `$XDG_CONFIG_HOME` or ~/.config].
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Name of the cloud in the file [default: the name of the control plane].
     #[arg(long, value_name = "NAME")]
     cloud: Option<String>,
-    /// Use addresses inside of the cluster.
+    /// Use the endpoints inside the cluster.
     #[arg(long)]
     internal: bool,
     #[command(flatten)]
@@ -58,14 +59,16 @@ pub(crate) enum Error {
     #[snafu(display("there are several Keystones in namespace {namespace}: name one of {names}"))]
     SeveralKeystones { names: String, namespace: String },
     #[snafu(display(
-        "Keystone {name} is not available yet{message}; openstack-operator status --watch follows it"
+        "Keystone {name} is not available yet{message}; openstack-operator status --wait waits for it"
     ))]
     NotAvailable { name: String, message: String },
     #[snafu(display("Secret {secret} has no password under key {key}"))]
     NoPassword { secret: String, key: String },
     #[snafu(display("failed to read {}", path.display()))]
     Read { path: PathBuf, source: std::io::Error },
-    #[snafu(display("failed to change {}", path.display()))]
+    #[snafu(display("there is no home directory for clouds.yaml: set HOME, or give --output FILE"))]
+    NoHome,
+    #[snafu(display("failed to add the cloud to {}: correct the file, or give --output FILE", path.display()))]
     Merge { path: PathBuf, source: clouds::Error },
     #[snafu(display("failed to write {}", path.display()))]
     Write { path: PathBuf, source: std::io::Error },
@@ -79,20 +82,71 @@ pub(crate) async fn login(arguments: &Arguments) -> Result<ExitCode, Error> {
     let password = password(&client, &namespace, &identity).await?;
     let cloud = arguments.cloud.clone().unwrap_or_else(|| cloud_name(&keystone));
     let entry = entry(&identity, &password, arguments.internal);
-    let to_output = arguments.output == Path::new("-");
-    let existing = if to_output { String::new() } else { read(&arguments.output)? };
-    let path = arguments.output.clone();
-    let text = clouds::merge(&existing, &cloud, &entry).context(MergeSnafu { path: path.clone() })?;
-    if to_output {
-        output::print(&text)?;
+    let place = Place::new(arguments.output.as_deref(), |name| std::env::var_os(name).map(PathBuf::from));
+    let place = place.context(NoHomeSnafu)?;
+    let Some(path) = place.path() else {
+        output::print(&clouds::merge("", &cloud, &entry).context(MergeSnafu { path: "-" })?)?;
         return Ok(ExitCode::SUCCESS);
+    };
+    let text = clouds::merge(&read(path)?, &cloud, &entry).context(MergeSnafu { path })?;
+    write(path, &text).context(WriteSnafu { path })?;
+    output::print(&place.next_steps(&cloud))?;
+    if matches!(place, Place::Clients(_)) && Path::new(FILE).exists() {
+        output::remark(&format!("note: in this directory clients read ./{FILE} instead"));
     }
-    write(&path, &text).context(WriteSnafu { path: path.clone() })?;
-    output::print(&next_steps(&cloud, &path))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The Keystone of a control plane of this name, or one that is itself called so; the only one where no name is given.
+const FILE: &str = "clouds.yaml";
+const CONFIG_VARIABLE: &str = "OS_CLIENT_CONFIG_FILE";
+
+/// Where the cloud is written.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    Output,
+    /// A file that the clients read by default.
+    Clients(PathBuf),
+    /// A file of the command line.
+    Named(PathBuf),
+    /// The file that the environment names to the clients.
+    Variable(PathBuf),
+}
+
+impl Place {
+    fn new(given: Option<&Path>, variable: impl Fn(&str) -> Option<PathBuf>) -> Option<Self> {
+        let variable = |name: &str| variable(name).filter(|value| !value.as_os_str().is_empty());
+        if let Some(path) = given {
+            return Some(if path == Path::new("-") { Self::Output } else { Self::Named(path.to_owned()) });
+        }
+        if let Some(path) = variable(CONFIG_VARIABLE) {
+            return Some(Self::Variable(path));
+        }
+        // The specification ignores relative paths in this variable.
+        let config = variable("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
+        let config = config.or_else(|| variable("HOME").map(|home| home.join(".config")));
+        config.map(|config| Self::Clients(config.join("openstack").join(FILE)))
+    }
+
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Output => None,
+            Self::Clients(path) | Self::Named(path) | Self::Variable(path) => Some(path),
+        }
+    }
+
+    fn next_steps(&self, cloud: &str) -> String {
+        let path = self.path().unwrap_or(Path::new("-")).display();
+        let file = match self {
+            Self::Named(_) => format!("{CONFIG_VARIABLE}={path} "),
+            Self::Output | Self::Clients(_) | Self::Variable(_) => String::new(),
+        };
+        format!(
+            "Cloud {cloud} is in {path}. To use it:\n\n  export {file}OS_CLOUD={cloud}\n  openstack token issue\n"
+        )
+    }
+}
+
+/// The Keystone of a control plane of this name, or of this name itself; without a name the only one.
 async fn find(client: &Client, namespace: &str, wanted: Option<&str>) -> Result<DynamicObject, Error> {
     let api = api(client, keystone::KIND, Some(namespace));
     let listed = api.list(&ListParams::default()).await;
@@ -170,9 +224,9 @@ fn read(path: &Path) -> Result<String, Error> {
     }
 }
 
-/// Replaces the file as a whole, so that neither a reader nor a crash meets half of it.
+/// Replaces the file as a whole, so that neither a reader nor a crash leaves half of it.
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
-    // A link stays one; what it points to is replaced.
+    // A link stays a link; its target is replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(parent)?;
@@ -184,18 +238,10 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
             fs::rename(&draft, &path)
         });
     if written.is_err() {
-        // It may never have been there; the first failure is the one to tell.
+        // The draft may not exist; the first failure is the one to report.
         let _ = fs::remove_file(&draft);
     }
     written
-}
-
-fn next_steps(cloud: &str, path: &Path) -> String {
-    let path = path.display();
-    format!(
-        "Cloud {cloud} is in {path}. To use it:\n\n  export OS_CLIENT_CONFIG_FILE={path} OS_CLOUD={cloud}\n  \
-         openstack token issue\n"
-    )
 }
 
 #[cfg(test)]
@@ -236,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_has_what_clients_need() {
+    fn an_entry_has_the_settings_that_clients_need() {
         let identity = IdentityServer {
             internal_url: "http://in/v3".to_owned(),
             public_url: "https://out/v3".to_owned(),
@@ -256,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_keystone_that_does_not_serve_yet_says_what_it_waits_for() {
+    fn a_keystone_that_does_not_serve_yet_is_an_error_with_its_reason() {
         let mut waiting = keystone("k", None);
         waiting.data = json!({ "status": { "conditions": [{ "type": "Ready", "status": "False", "message": "Job x runs",
             "reason": "Waiting", "lastTransitionTime": "2026-01-01T00:00:00Z" }] } });
@@ -265,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_for_its_owner_only() {
+    fn only_the_owner_can_read_the_file() {
         let directory = std::env::temp_dir().join(format!("openstack-operator-login-{}", std::process::id()));
         let path = directory.join("below/clouds.yaml");
         write(&path, "a").unwrap();
@@ -274,5 +320,29 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
         fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn the_default_is_the_place_of_the_clients() {
+        let variables = |set: &'static [(&'static str, &'static str)]| {
+            move |name: &str| {
+                set.iter().find(|(known, _)| *known == name).map(|(_, value)| PathBuf::from(value))
+            }
+        };
+        let home = variables(&[("HOME", "/home/a"), ("XDG_CONFIG_HOME", "")]);
+        let place = |given: Option<&str>, variable: &dyn Fn(&str) -> Option<PathBuf>| {
+            Place::new(given.map(Path::new), variable)
+        };
+        let clients = place(None, &home).unwrap();
+        assert_eq!(clients, Place::Clients("/home/a/.config/openstack/clouds.yaml".into()));
+        assert!(clients.next_steps("c").contains("\n  export OS_CLOUD=c\n"));
+        let config = variables(&[("HOME", "/home/a"), ("XDG_CONFIG_HOME", "/etc/a")]);
+        assert_eq!(place(None, &config), Some(Place::Clients("/etc/a/openstack/clouds.yaml".into())));
+        let named = variables(&[("HOME", "/home/a"), (CONFIG_VARIABLE, "/c.yaml")]);
+        assert_eq!(place(None, &named), Some(Place::Variable("/c.yaml".into())));
+        let given = place(Some("x.yaml"), &named).unwrap();
+        assert!(given.next_steps("c").contains("export OS_CLIENT_CONFIG_FILE=x.yaml OS_CLOUD=c\n"));
+        assert_eq!(place(Some("-"), &named), Some(Place::Output));
+        assert_eq!(place(None, &variables(&[])), None);
     }
 }

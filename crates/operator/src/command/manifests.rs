@@ -1,4 +1,4 @@
-//! `crds`, `rbac` and `manifests`: what is applied to a cluster so that the operator can work there.
+//! `manifests`, `crds` and `rbac`: objects that install the operator.
 
 use std::process::ExitCode;
 
@@ -15,10 +15,10 @@ use crate::yaml::documents;
 #[command(after_help = "EXAMPLES:
   openstack-operator crds | kubectl apply --server-side -f -
 
-Apply them on the server's side: kubectl's own way keeps a copy in an annotation, for which they are too large.")]
+Use server-side apply: client-side apply copies each object into an annotation, and these are too large for it.")]
 pub(crate) struct CrdsArguments {}
 
-/// Print the account of the operator and what it may do.
+/// Print the service account of the operator and its permissions.
 #[derive(Args)]
 #[command(after_help = "EXAMPLES:
   openstack-operator rbac --namespace openstack-operator | kubectl apply --server-side -f -")]
@@ -28,7 +28,7 @@ pub(crate) struct RbacArguments {
     namespace: String,
 }
 
-/// Print everything that installs the operator: namespace, kinds, rights and the process.
+/// Print all objects that install the operator: namespace, definitions, permissions and Deployment.
 #[derive(Args)]
 #[command(after_help = "EXAMPLES:
   openstack-operator manifests --image registry.example.com/openstack-operator:1 | kubectl apply --server-side -f -
@@ -38,10 +38,10 @@ pub(crate) struct Arguments {
     /// Namespace of the operator.
     #[arg(short = 'n', long, default_value = installation::NAME)]
     namespace: String,
-    /// The operator's image. The default is in no registry: push it to one of yours and name it here.
+    /// The operator's image. No registry has the default: push it to yours and name it here.
     #[arg(long, value_name = "REFERENCE", default_value_t = installation::default_image())]
     image: String,
-    /// How many processes; one works, the others stand by.
+    /// How many replicas; one leads, the others are on standby.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=9))]
     replicas: u32,
     #[command(flatten)]

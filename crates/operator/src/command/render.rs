@@ -1,4 +1,4 @@
-//! `render`: what the operator would make of objects, without a cluster.
+//! `render`: the Kubernetes objects that the operator would create, without a cluster.
 
 use std::process::ExitCode;
 
@@ -11,14 +11,14 @@ use crate::desired::desired;
 use crate::input::{self, Input, Namespace, Problems};
 use crate::live::Live;
 use crate::plan_all::{Known, Planned, plan_all};
-use crate::refusal::ensure_accepted;
+use crate::rejection::ensure_accepted;
 use crate::site::SiteArguments;
 use crate::{output, yaml};
 
-/// Print every Kubernetes object that the operator would make, without a cluster.
+/// Print every Kubernetes object that the operator would create, without a cluster.
 ///
-/// Values of Secrets are not known to anyone before they are generated in the cluster: they appear as <generated>, and
-/// as <secret/key> where one is part of another.
+/// The operator generates values of Secrets in the cluster: here they are <generated>, and <secret/key> if one contains
+/// another.
 #[derive(Args)]
 #[command(after_help = "EXAMPLES:
   openstack-operator render -f cloud.yaml
@@ -64,10 +64,7 @@ pub(crate) fn render(arguments: &Arguments) -> Result<ExitCode, Error> {
     let bodies: Vec<Value> = desired(&planned).into_iter().map(|desired| desired.body).collect();
     let text = match arguments.output {
         Format::Yaml => {
-            format!(
-                "# What the operator makes by itself, to be read and compared. Do not apply it.\n{}",
-                yaml::documents(&bodies)
-            )
+            format!("# The operator creates these objects. Do not apply them.\n{}", yaml::documents(&bodies))
         }
         Format::Json => format!("{:#}\n", json!({ "apiVersion": "v1", "kind": "List", "items": bodies })),
     };
@@ -75,10 +72,10 @@ pub(crate) fn render(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a person should know of what is not there.
+/// Notes about objects that are not rendered.
 pub(crate) fn remarks(planned: &[Planned], skipped: &[String]) -> Vec<String> {
     let foreign =
-        skipped.iter().map(|title| format!("note: {title} is not of the operator's kinds: passed over"));
+        skipped.iter().map(|title| format!("note: {title} is not of the operator's kinds: skipped"));
     let left_out = planned.iter().flat_map(|planned| {
         planned.plan.skipped.iter().map(|skip| {
             format!("note: {} has no {} {}: {}", planned.key, skip.kind.kind, skip.name, skip.reason)

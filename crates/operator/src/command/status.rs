@@ -1,37 +1,38 @@
-//! `status`: how clouds and their services are, once or until all are ready.
+//! `status`: clouds and their services as a tree, once or until all are Ready.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use console::Term;
-use futures::future::try_join_all;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
-use kube::api::ListParams;
 use kube::core::DynamicObject;
 use openstack_operator_engine::engine::Key;
 use openstack_operator_model::kind::Kind;
-use openstack_operator_services::kinds;
-use snafu::{Snafu, ensure};
+use serde_json::json;
+use snafu::Snafu;
 
-use crate::cluster::{self, ClusterArguments, Listing, api};
+use crate::check::answer::{Unreadable, scope};
+use crate::check::gather;
+use crate::cluster::{self, ClusterArguments};
 use crate::output::{self, ColorChoice};
-use crate::tree::{Names, Node, Style, draw, forest};
+use crate::tree::{Names, Node, Style, draw, forest, is_ready, is_stalled};
 
 mod follow;
 
-/// Show clouds and their services as a tree, with what each of them waits for.
+/// Show clouds and their services as a tree, with the reason why each of them is not Ready.
+///
+/// Ends with 0 if no object is Stalled, with 1 if one is, and with 2 on an error. With --wait it ends with 0 as soon as
+/// every object is Ready, and with 1 after the timeout or when an object has been Stalled for 10 seconds.
 #[derive(Args)]
 #[command(after_help = "EXAMPLES:
   openstack-operator status
-  openstack-operator status cloud -n openstack --watch
-  openstack-operator status -A
-
-With --watch it ends with 0 as soon as every object that is shown is Ready, and with 1 after the timeout.")]
+  openstack-operator status cloud -n openstack --wait --timeout 30m
+  openstack-operator status -A -o json")]
 pub(crate) struct Arguments {
-    /// Only objects of this name, with what they consist of.
+    /// Only objects of this name, with the objects below them.
     name: Option<String>,
     /// Namespace of the objects [default: that of the kubeconfig's context].
     #[arg(short = 'n', long)]
@@ -39,17 +40,26 @@ pub(crate) struct Arguments {
     /// Objects of all namespaces.
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     all_namespaces: bool,
-    /// Follow until every object that is shown is Ready.
-    #[arg(short, long)]
-    watch: bool,
-    /// How long to follow, e.g. 90s, 15m or 1h30m.
+    /// Wait until every object is Ready, and show changes.
+    #[arg(short, long, visible_alias = "watch")]
+    wait: bool,
+    /// How long to wait, e.g. 90s, 15m or 1h30m.
     #[arg(long, default_value = "15m", value_name = "DURATION", value_parser = parse_duration)]
     timeout: Duration,
+    /// Format of the output. JSON is printed once, at the end.
+    #[arg(short, long, value_enum, default_value_t = Format::Tree)]
+    output: Format,
     #[command(flatten)]
     cluster: ClusterArguments,
     /// When the output is coloured.
     #[arg(long, value_enum, default_value_t = ColorChoice::Auto)]
     color: ColorChoice,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Tree,
+    Json,
 }
 
 #[derive(Debug, Snafu)]
@@ -58,15 +68,9 @@ pub(crate) enum Error {
     Cluster { source: cluster::Error },
     #[snafu(transparent)]
     Print { source: output::Error },
-    #[snafu(display(
-        "the cluster does not know the operator's kinds: openstack-operator manifests prints what installs it"
-    ))]
-    NotInstalled,
-    #[snafu(display("failed to list {resource}: you may not; -n NAMESPACE names one where you may"))]
-    Forbidden { resource: &'static str },
-    #[snafu(display("failed to list {resource}: {reason}"))]
-    Refused { resource: &'static str, reason: String },
-    #[snafu(display("there is no object called {name:?} {place}"))]
+    #[snafu(display("{reason}"))]
+    List { reason: Unreadable },
+    #[snafu(display("there is no object named {name:?} {place}"))]
     Unknown { name: String, place: String },
 }
 
@@ -74,10 +78,10 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     let parsed = text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
     parsed
         .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| "write a time such as 90s, 15m or 1h30m".to_owned())
+        .ok_or_else(|| "write a duration such as 90s, 15m or 1h30m".to_owned())
 }
 
-/// What is looked at, and how it is shown.
+/// The objects to show, and how to show them.
 struct View<'a> {
     client: Client,
     namespace: Option<String>,
@@ -89,53 +93,42 @@ pub(crate) async fn status(arguments: &Arguments) -> Result<ExitCode, Error> {
     let namespace = (!arguments.all_namespaces)
         .then(|| arguments.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned()));
     let view = View { client, namespace, arguments };
-    if arguments.watch { view.follow().await } else { view.once().await }
+    if arguments.wait { view.follow().await } else { view.once().await }
 }
 
 impl View<'_> {
     async fn once(&self) -> Result<ExitCode, Error> {
-        let mut objects = Vec::new();
-        let mut unserved = 0;
-        let all = kinds();
-        let lists = all.iter().map(async |kind| {
-            let listed =
-                api(&self.client, *kind, self.namespace.as_deref()).list(&ListParams::default()).await;
-            Listing::new(kind.plural, listed)
-        });
-        for (kind, listing) in all.iter().zip(try_join_all(lists).await?) {
-            match listing {
-                Listing::Found(found) => {
-                    objects.extend(found.into_iter().map(|object| (key(*kind, &object), object)));
-                }
-                Listing::NotServed => unserved += 1,
-                Listing::Forbidden => return ForbiddenSnafu { resource: kind.plural }.fail(),
-            }
-        }
-        ensure!(unserved < all.len(), NotInstalledSnafu);
+        let listed = gather::objects(&self.client, self.namespace.as_deref()).await;
+        let objects = listed.map_err(|reason| Error::List { reason })?;
         let forest = forest(&objects, self.arguments.name.as_deref());
         match (&self.arguments.name, forest.is_empty()) {
             (Some(name), true) => return UnknownSnafu { name, place: self.place() }.fail(),
-            (None, true) => {
-                output::remark(&format!("There is no object of the operator's kinds {}.", self.place()));
-            }
+            _ if self.arguments.output == Format::Json => print_json(&forest)?,
+            (None, true) => output::remark(&format!("There is no cloud {}.", self.place())),
             (_, false) => output::print(&format!("{}\n", self.lines(&forest).join("\n")))?,
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(if is_stalled(&forest) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
     fn lines(&self, forest: &[Node]) -> Vec<String> {
-        // Where nobody sees an edge no line is cut at it.
+        // Only a terminal has an edge to cut lines at.
         let width = if is_terminal() { usize::from(Term::stdout().size().1) } else { usize::MAX };
         let names = if self.namespace.is_none() { Names::WithNamespace } else { Names::Plain };
         draw(forest, Style { paint: self.arguments.color.paint(), now: Timestamp::now(), width, names })
     }
 
     fn place(&self) -> String {
-        match &self.namespace {
-            Some(namespace) => format!("in namespace {namespace}"),
-            None => "in any namespace".to_owned(),
-        }
+        scope(self.namespace.as_deref())
     }
+}
+
+fn print_json(forest: &[Node]) -> Result<(), Error> {
+    let document = json!({
+        "ready": is_ready(forest),
+        "stalled": is_stalled(forest),
+        "objects": forest.iter().map(Node::json).collect::<Vec<_>>(),
+    });
+    Ok(output::print(&format!("{document:#}\n"))?)
 }
 
 fn is_terminal() -> bool {

@@ -1,4 +1,4 @@
-//! Differences as lines that a person reads: only what changes, under the path where it does.
+//! Differences as lines, below the path of the changed field.
 
 use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
@@ -20,14 +20,14 @@ pub(crate) enum Line {
     Added(String),
 }
 
-/// What changes from one value to another.
+/// The changes from one value to another.
 pub(crate) fn hunks(before: &Value, after: &Value) -> Vec<Hunk> {
     let mut found = Found::default();
     found.walk("", before, after);
     found.hunks
 }
 
-/// What changes in a text of lines, under the section of the file where it does.
+/// The changes of a text file, by section.
 pub(crate) fn file_hunks(file: &str, before: &str, after: &str) -> Vec<Hunk> {
     let mut found = Found::default();
     let mut place = file.to_owned();
@@ -122,7 +122,7 @@ impl Found {
     }
 }
 
-/// Whether items that are in both lists come in the same order; where they do not, the order is what changes.
+/// Whether items of both lists have the same order; otherwise the order is the change.
 fn same_order(keys: &[String], old: &[Value], new: &[Value]) -> bool {
     let kept = old.iter().filter(|item| new.iter().any(|other| same(keys, item, other)));
     let still = new.iter().filter(|item| old.iter().any(|other| same(keys, item, other)));

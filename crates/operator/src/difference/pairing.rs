@@ -1,4 +1,4 @@
-//! Which items of two lists are the same thing, as server-side apply tells them apart.
+//! Pairs items of two lists by their keys, as server-side apply does.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 pub(super) struct Owned<'a>(pub(super) &'a Value);
 
 impl Owned<'_> {
-    /// Whether everything below is owned too.
+    /// Whether all fields below are owned.
     pub(super) fn is_leaf(self) -> bool {
         self.0.as_object().is_none_or(|fields| fields.keys().all(|field| field == "."))
     }
@@ -16,13 +16,13 @@ impl Owned<'_> {
         self.0.get(format!("f:{name}")).map(Self)
     }
 
-    /// What is owned of an item of a list.
+    /// The owned fields of an item of a list.
     pub(super) fn item(self, item: &Value) -> Option<Self> {
         let fields = self.0.as_object()?;
         fields.iter().find(|(name, _)| is_item(name, item)).map(|(_, owned)| Self(owned))
     }
 
-    /// Names of the fields that tell items apart.
+    /// Names of the key fields of items.
     fn keys(self) -> Option<Vec<String>> {
         let name = self.0.as_object()?.keys().find_map(|field| field.strip_prefix("k:"))?;
         let key: Value = serde_json::from_str(name).ok()?;
@@ -40,7 +40,7 @@ fn is_item(name: &str, item: &Value) -> bool {
         .is_some_and(|key| key.iter().all(|(field, value)| item.get(field) == Some(value)))
 }
 
-/// The fields by which items of two lists are paired; none where they are paired by position.
+/// The key fields of items; none if they are paired by position.
 pub(super) fn keys_of(items: &[Value], others: &[Value], owned: Option<Owned<'_>>) -> Option<Vec<String>> {
     if let Some(keys) = owned.and_then(Owned::keys) {
         return Some(keys);
@@ -55,7 +55,7 @@ pub(super) fn keys_of(items: &[Value], others: &[Value], owned: Option<Owned<'_>
     (!both_empty).then(|| vec![key.to_owned()])
 }
 
-/// Whether two items are the same thing. A key that one of them leaves out has its default there.
+/// Whether two items have the same key. A missing key field has its default.
 pub(super) fn same(keys: &[String], item: &Value, other: &Value) -> bool {
     let mut known = keys.iter().filter_map(|key| Some((item.get(key)?, other.get(key)?))).peekable();
     known.peek().is_some() && known.all(|(one, another)| one == another)

@@ -28,7 +28,7 @@ fn only_fields_of_the_manifest_are_compared() {
 }
 
 #[test]
-fn what_the_operator_said_earlier_and_does_not_say_any_more_goes() {
+fn a_field_that_the_operator_no_longer_applies_is_removed() {
     let live = json!({
         "metadata": { "managedFields": managed(&json!({ "f:spec": { "f:replicas": {}, "f:nodeSelector": {} } })) },
         "spec": { "replicas": 1, "nodeSelector": { "a": "b" }, "schedulerName": "default" }
@@ -37,7 +37,7 @@ fn what_the_operator_said_earlier_and_does_not_say_any_more_goes() {
 }
 
 #[test]
-fn items_are_paired_by_what_names_them() {
+fn items_of_a_list_are_paired_by_their_keys() {
     let live = json!({ "spec": { "containers": [
         { "name": "a", "image": "x:1", "terminationMessagePath": "/t" }, { "name": "b", "image": "y:1" }
     ] } });
@@ -46,7 +46,7 @@ fn items_are_paired_by_what_names_them() {
 }
 
 #[test]
-fn items_of_others_are_not_compared_where_it_is_known_whose_they_are() {
+fn items_of_other_managers_are_not_compared() {
     let owned = json!({ "f:spec": { "f:containers": { "k:{\"name\":\"a\"}": { ".": {}, "f:name": {}, "f:image": {} } } } });
     let live = json!({
         "metadata": { "managedFields": managed(&owned) },
@@ -59,7 +59,7 @@ fn items_of_others_are_not_compared_where_it_is_known_whose_they_are() {
 }
 
 #[test]
-fn amounts_that_mean_the_same_are_the_same() {
+fn equal_quantities_are_equal_in_any_notation() {
     let live = json!({ "limits": { "cpu": "1", "memory": "1Gi" }, "args": ["1"] });
     assert_eq!(
         lines(&live, &json!({ "limits": { "cpu": "1000m", "memory": "1024Mi" } })),
@@ -70,7 +70,7 @@ fn amounts_that_mean_the_same_are_the_same() {
 }
 
 #[test]
-fn marks_of_the_operator_are_not_shown() {
+fn annotations_of_the_operator_are_not_shown() {
     let live = json!({
         "metadata": { "annotations": { "openstack.k8s.io/applied": "x" },
                       "managedFields": managed(&json!({

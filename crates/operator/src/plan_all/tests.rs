@@ -52,17 +52,17 @@ fn order_in_the_files_does_not_matter() {
 }
 
 #[test]
-fn a_need_that_nothing_provides_names_field_kind_and_name() {
+fn an_unmet_need_is_reported_with_field_kind_and_name() {
     let problems = plan_all(vec![keystone("gone")], &site(), &Known::default()).unwrap_err();
     assert_eq!(
         problems.to_string(),
-        "f.yaml, document 1 (Keystone n/k): spec.database.clusterRef: nothing provides MariaDB \"gone\" in \
-         namespace \"n\": add one of that name, or name another"
+        "f.yaml, document 1 (Keystone n/k): spec.database.clusterRef: there is no MariaDB \"gone\" in \
+         namespace \"n\": add it, or reference another"
     );
 }
 
 #[test]
-fn what_a_cluster_provides_is_enough() {
+fn an_object_of_the_cluster_meets_a_need() {
     let planned = plan_all(vec![document("MariaDB", "m", &json!({}))], &site(), &Known::default()).unwrap();
     let status = Status { provides: planned[0].plan.provides.clone(), ..Status::default() };
     let known = KnownObject { uid: "u".to_owned(), status };
@@ -71,7 +71,7 @@ fn what_a_cluster_provides_is_enough() {
 }
 
 #[test]
-fn one_that_is_wrong_is_told_once_and_not_for_those_that_need_it() {
+fn an_invalid_object_is_reported_once_and_not_for_its_users() {
     let wrong = document("MariaDB", "m", &json!({ "resources": { "limits": { "memory": "much" } } }));
     let problems = plan_all(vec![wrong, keystone("m")], &site(), &Known::default()).unwrap_err();
     assert_eq!(problems.0.len(), 1, "{problems}");
@@ -79,7 +79,7 @@ fn one_that_is_wrong_is_told_once_and_not_for_those_that_need_it() {
 }
 
 #[test]
-fn an_object_that_is_also_a_part_of_another_is_refused() {
+fn an_object_that_is_also_a_part_of_a_cloud_is_rejected() {
     let documents = vec![
         document("OpenStackControlPlane", "cloud", &json!({})),
         document("Memcached", "cloud-memcached", &json!({})),
@@ -91,7 +91,7 @@ fn an_object_that_is_also_a_part_of_another_is_refused() {
 }
 
 #[test]
-fn another_image_than_the_installed_one_is_migrated_to() {
+fn a_new_image_runs_migrations() {
     let known = |document: &Document| {
         let status = Status { installed: Some("old".to_owned()), ..Status::default() };
         let object = KnownObject { uid: "u".to_owned(), status };

@@ -1,4 +1,4 @@
-//! The corpus of the tests against an API server is judged here as it is there.
+//! The corpus of the API server tests gets the same verdicts here.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,8 +15,8 @@ use crate::plan_all::{Known, plan_all};
 
 struct File {
     name: String,
-    /// A part of the API server's message, where it refuses what the file holds.
-    refusal: Option<String>,
+    /// A part of the API server's message, if it rejects the object.
+    rejection: Option<String>,
     objects: Vec<Value>,
 }
 
@@ -31,7 +31,7 @@ fn files(directory: &str) -> Vec<File> {
             let objects: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
             File {
                 name: path.display().to_string(),
-                refusal: first.strip_prefix("# refused:").map(|part| part.trim().to_owned()),
+                rejection: first.strip_prefix("# refused:").map(|part| part.trim().to_owned()),
                 objects: objects.into_iter().filter(|object| !object.is_null()).collect(),
             }
         })
@@ -50,41 +50,40 @@ fn problems(object: &Value, live: Option<&Value>) -> Vec<String> {
     check(schema_of(object), object, live).iter().map(ToString::to_string).collect()
 }
 
-/// Whether a problem is the one that the API server tells. What a rule says is told in the same words; for all else the
-/// words are our own.
-fn is_told(refusal: &str, problems: &[String], schema: &JSONSchemaProps) -> bool {
+/// Whether a problem is the one that the API server reports. Messages of rules are the same; others have different texts.
+fn is_reported(rejection: &str, problems: &[String], schema: &JSONSchemaProps) -> bool {
     let plain = |text: &str| text.replace(": ", " ");
-    let is_rule = is_rule(refusal, &serde_json::to_value(schema).unwrap());
-    let is_ours = problems.iter().any(|problem| plain(problem).contains(&plain(refusal)));
+    let is_rule = is_rule(rejection, &serde_json::to_value(schema).unwrap());
+    let is_ours = problems.iter().any(|problem| plain(problem).contains(&plain(rejection)));
     !problems.is_empty() && (is_ours || !is_rule)
 }
 
-fn is_rule(refusal: &str, schema: &Value) -> bool {
+fn is_rule(rejection: &str, schema: &Value) -> bool {
     let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array);
     let mut messages = rules.into_iter().flatten().filter_map(|rule| rule["message"].as_str());
     let mut inner = schema.as_object().into_iter().flat_map(|fields| fields.values());
-    messages.any(|message| message.contains(refusal)) || inner.any(|schema| is_rule(refusal, schema))
+    messages.any(|message| message.contains(rejection)) || inner.any(|schema| is_rule(rejection, schema))
 }
 
 #[test]
-fn what_the_api_server_takes_has_no_problems() {
+fn objects_that_the_api_server_accepts_have_no_problems() {
     let accepted = files("accepted").into_iter().flat_map(|file| {
         let name = file.name;
         file.objects.into_iter().map(move |object| (name.clone(), object))
     });
     let defaults = files("defaults").into_iter().map(|file| (file.name, file.objects[0].clone()));
-    let refused: Vec<String> = accepted
+    let rejected: Vec<String> = accepted
         .chain(defaults)
         .flat_map(|(name, object)| {
             problems(&object, None).into_iter().map(move |problem| format!("{name}: {problem}"))
         })
         .collect();
-    assert!(refused.is_empty(), "{}", refused.join("\n"));
+    assert!(rejected.is_empty(), "{}", rejected.join("\n"));
 }
 
-/// What an object needs and the file does not hold cannot be planned here; everything else can.
+/// Objects whose needs are in the same file can be planned here.
 #[test]
-fn what_the_api_server_takes_can_be_planned() {
+fn objects_that_the_api_server_accepts_can_be_planned() {
     let images = ImageDefaults { family: Family::Kolla, registry: None, tags: BTreeMap::new() };
     let site = Site { images, cluster_domain: "cluster.local".to_owned() };
     let namespace = Namespace::Default("corpus".to_owned());
@@ -93,19 +92,19 @@ fn what_the_api_server_takes_can_be_planned() {
         let Input { documents, .. } = input::read(&[file.name.into()], &namespace).unwrap();
         let Err(Problems(problems)) = plan_all(documents, &site, &Known::default()) else { continue };
         let problems = problems.iter().map(ToString::to_string);
-        wrong.extend(problems.filter(|problem| !problem.contains("nothing provides")));
+        wrong.extend(problems.filter(|problem| !problem.contains("add it, or reference another")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
-fn what_the_api_server_refuses_is_refused_for_the_same_rule() {
+fn objects_that_the_api_server_rejects_break_the_same_rule() {
     let mut wrong = Vec::new();
     for file in files("refused") {
-        let refusal = file.refusal.unwrap();
+        let rejection = file.rejection.unwrap();
         for (index, object) in file.objects.iter().enumerate() {
             let problems = problems(object, None);
-            if !is_told(&refusal, &problems, schema_of(object)) {
+            if !is_reported(&rejection, &problems, schema_of(object)) {
                 wrong.push(format!("{}, document {}: {problems:#?}", file.name, index + 1));
             }
         }
@@ -114,19 +113,19 @@ fn what_the_api_server_refuses_is_refused_for_the_same_rule() {
 }
 
 #[test]
-fn changes_are_judged_as_the_api_server_judges_them() {
+fn changes_are_accepted_and_rejected_as_by_the_api_server() {
     let mut wrong = Vec::new();
     for file in files("changed") {
         let (first, changes) = file.objects.split_first().unwrap();
-        // It is the change that is wrong, and not what is before it or comes of it.
+        // The change is invalid, not the object before or after it.
         for object in &file.objects {
             assert_eq!(problems(object, None), Vec::<String>::new(), "{}", file.name);
         }
         for (index, change) in changes.iter().enumerate() {
             let problems = problems(change, Some(first));
-            let is_judged = match &file.refusal {
+            let is_judged = match &file.rejection {
                 None => problems.is_empty(),
-                Some(refusal) => is_told(refusal, &problems, schema_of(change)),
+                Some(rejection) => is_reported(rejection, &problems, schema_of(change)),
             };
             if !is_judged {
                 wrong.push(format!("{}, document {}: {problems:#?}", file.name, index + 2));

@@ -1,11 +1,11 @@
-//! Evaluates the rules in CEL that a schema has, over the whole object.
+//! Evaluates the CEL rules of a schema over the whole object.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use kube_cel::{ErrorKind, ValidationError};
 use openstack_operator_model::service::Invalid;
 use serde_json::Value;
 
-/// Adds what the rules say against an object. Both objects must have all defaults.
+/// Adds the broken rules of an object. Both objects must have all defaults.
 pub(super) fn check(
     schema: &JSONSchemaProps,
     object: &Value,
@@ -15,12 +15,12 @@ pub(super) fn check(
     let schema = match serde_json::to_value(schema) {
         Ok(schema) => schema,
         Err(error) => {
-            problems.push(Invalid::new("spec", format!("its rules cannot be read: {error}")));
+            problems.push(Invalid::new("spec", format!("its rules cannot be compiled: {error}")));
             return;
         }
     };
     let Err(broken) = kube_cel::validate(&schema, object, live) else { return };
-    // A rule need not make sense of values that are wrong in themselves, which are told already.
+    // Values that violate the schema are reported already; rules may fail on them.
     let makes_sense = problems.is_empty();
     let kept = broken.into_iter().filter(|broken| makes_sense || broken.kind == ErrorKind::ValidationFailure);
     problems.extend(kept.map(|broken| problem(&broken, object)));
@@ -28,7 +28,7 @@ pub(super) fn check(
 
 fn problem(broken: &ValidationError, object: &Value) -> Invalid {
     let (path, reason) = match broken.field_path.trim_start_matches('.') {
-        // A rule of the whole object begins with the field that it speaks of.
+        // The message of a rule of the whole object starts with its field.
         "" => broken.message.split_once(' ').unwrap_or(("spec", &broken.message)),
         path => (path, broken.message.as_str()),
     };

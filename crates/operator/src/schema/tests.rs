@@ -1,4 +1,4 @@
-//! What is wrong with objects, by their schemas.
+//! Problems of objects by their schemas.
 
 use serde_json::json;
 
@@ -14,7 +14,7 @@ fn plane(spec: &Value) -> Vec<String> {
 }
 
 #[test]
-fn what_is_right_has_no_problems() {
+fn a_valid_object_has_no_problems() {
     assert_eq!(plane(&json!({})), Vec::<String>::new());
     assert_eq!(
         plane(&json!({ "keystone": { "replicas": 3, "policy": { "a:b": "role:x" } } })),
@@ -23,7 +23,7 @@ fn what_is_right_has_no_problems() {
 }
 
 #[test]
-fn an_unknown_field_is_named_with_the_one_that_was_meant() {
+fn an_unknown_field_is_reported_with_the_most_similar_one() {
     assert_eq!(
         plane(&json!({ "keystone": { "replica": 3 } })),
         ["spec.keystone.replica: there is no such field; did you mean \"replicas\"?"]
@@ -31,7 +31,7 @@ fn an_unknown_field_is_named_with_the_one_that_was_meant() {
 }
 
 #[test]
-fn values_are_held_to_their_bounds() {
+fn values_outside_their_bounds_are_rejected() {
     let found = plane(&json!({
         "keystone": { "replicas": 0, "publicHostname": "A_b" }, "networkBackend": "vlan",
         "region": 5, "mariadb": { "replicas": "three" }
@@ -49,7 +49,7 @@ fn values_are_held_to_their_bounds() {
 }
 
 #[test]
-fn names_that_are_too_long_and_specs_that_are_missing_are_refused() {
+fn long_names_and_missing_specs_are_rejected() {
     let found = problems("Keystone", &json!({ "metadata": { "name": "k".repeat(60) } }));
     let name = found.iter().find(|problem| problem.starts_with("metadata.name: must be at most 40"));
     assert!(
@@ -118,8 +118,8 @@ fn a_list_has_each_item_once() {
     assert_eq!(
         found(&schema, &twice, None),
         [
-            r#"spec.keyed[1]: there is another item with name "a", port 80: leave one of them out"#,
-            r#"spec.set[1]: there is another item with "a": leave one of them out"#
+            r#"spec.keyed[1]: there is another item with name "a", port 80: remove one of them"#,
+            r#"spec.set[1]: there is another item with "a": remove one of them"#
         ]
     );
 }
@@ -159,7 +159,7 @@ fn ruled(rule: &str) -> JSONSchemaProps {
 
 #[test]
 fn every_function_of_rules_is_evaluated() {
-    // Macros and operators of the language are no functions of a program.
+    // Macros and operators of the language are not functions.
     let macros = [
         ("has", "has(self.text)", json!({ "text": "" }), json!({})),
         ("in", "'a' in self.list", json!({ "list": ["a"] }), json!({ "list": ["b"] })),
@@ -186,7 +186,7 @@ fn a_rule_that_cannot_be_evaluated_is_a_problem() {
 }
 
 #[test]
-fn a_rule_tells_the_value_that_breaks_it() {
+fn a_broken_rule_is_reported_with_its_value() {
     let name = json!({
         "type": "string", "x-kubernetes-validations": [{ "rule": "self != 'a'", "message": "a is taken" }]
     });
@@ -200,7 +200,7 @@ fn a_rule_tells_the_value_that_breaks_it() {
 }
 
 #[test]
-fn a_change_is_judged_where_the_object_exists() {
+fn transition_rules_apply_to_existing_objects() {
     let schema = ruled("self.text == oldSelf.text");
     let (one, other) = (json!({ "text": "a" }), json!({ "text": "b" }));
     assert_eq!(found(&schema, &one, None), Vec::<String>::new());
@@ -226,7 +226,7 @@ fn every_rule_and_pattern_of_every_definition_can_be_checked_here() {
         let schema = serde_json::to_value(of(*service)).unwrap();
         visit(&kube_cel::compile_schema(&schema), &mut |compiled| {
             let references = compiled.program.references();
-            // Operators have names that no function can have.
+            // Names of operators are not identifiers.
             let functions =
                 references.functions().into_iter().filter(|name| name.starts_with(char::is_alphabetic));
             for function in functions {
@@ -254,7 +254,7 @@ fn visit(schema: &kube_cel::CompiledSchema, found: &mut dyn FnMut(&kube_cel::Com
     }
     if let Some(items) = &schema.items {
         visit(items, &mut |rule| {
-            // kube-cel compares items by their places, and an API server by their keys.
+            // kube-cel correlates items by index, an API server by key.
             assert!(!rule.is_transition_rule, "{}: it is below a list", rule.rule.rule);
             found(rule);
         });

@@ -1,4 +1,4 @@
-//! Tags of images by release, as flags and variables write them.
+//! Tags of images by release, in flags and variables.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,18 +13,18 @@ pub(crate) struct ReleaseTags(pub(crate) BTreeMap<Release, String>);
 
 #[derive(Debug, Snafu)]
 pub(crate) enum TagsError {
-    #[snafu(display("{tag:?} does not say which release it is the tag of: write e.g. {}={tag}", Release::default().number()))]
+    #[snafu(display("{tag:?} names no release: write e.g. {}={tag}", Release::default().number()))]
     Plain { tag: String },
     #[snafu(display("{entry:?} has no tag: write e.g. {entry}{}", Release::default().number()))]
     Empty { entry: String },
     #[snafu(transparent)]
     Release { source: UnknownRelease },
-    #[snafu(display("release {} has two tags: leave one of them out", release.number()))]
+    #[snafu(display("release {} has two tags: remove one of them", release.number()))]
     Twice { release: Release },
 }
 
 impl ReleaseTags {
-    /// All of them together; the last one of a release holds.
+    /// Merges tags; the last one of a release wins.
     pub(crate) fn merge(all: &[Self]) -> Self {
         Self(all.iter().flat_map(|tags| tags.0.clone()).collect())
     }
@@ -35,7 +35,7 @@ impl FromStr for ReleaseTags {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut tags = BTreeMap::new();
-        // An empty variable is one that is not set.
+        // An empty variable counts as unset.
         for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
             let (release, tag) = entry.split_once('=').context(PlainSnafu { tag: entry })?;
             let release = release.parse()?;
@@ -67,14 +67,11 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_that_is_not_of_one_release_is_refused_with_a_remedy() {
-        let refusal = |text: &str| text.parse::<ReleaseTags>().unwrap_err().to_string();
-        assert_eq!(
-            refusal("nightly"),
-            "\"nightly\" does not say which release it is the tag of: write e.g. 2025.1=nightly"
-        );
-        assert_eq!(refusal("2025.1="), "\"2025.1=\" has no tag: write e.g. 2025.1=2025.1");
-        assert_eq!(refusal("2020.1=a"), "unknown release \"2020.1\": known releases are 2025.1");
-        assert_eq!(refusal("2025.1=a,2025.1=b"), "release 2025.1 has two tags: leave one of them out");
+    fn a_tag_without_exactly_one_release_is_rejected_with_a_remedy() {
+        let rejection = |text: &str| text.parse::<ReleaseTags>().unwrap_err().to_string();
+        assert_eq!(rejection("nightly"), "\"nightly\" names no release: write e.g. 2025.1=nightly");
+        assert_eq!(rejection("2025.1="), "\"2025.1=\" has no tag: write e.g. 2025.1=2025.1");
+        assert_eq!(rejection("2020.1=a"), "unknown release \"2020.1\": known releases are 2025.1");
+        assert_eq!(rejection("2025.1=a,2025.1=b"), "release 2025.1 has two tags: remove one of them");
     }
 }

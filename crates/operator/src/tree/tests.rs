@@ -55,7 +55,7 @@ fn services_are_drawn_below_their_cloud() {
             "… OpenStackControlPlane  cloud           Identity    5m  Job x runs",
             "├─ ✓ MariaDB             cloud-mariadb   Ready       5m  http://k",
             "└─ … Keystone            cloud-keystone  Identity    5m  Job x runs",
-            "… Memcached              own             Waiting     5m  not looked at yet  http://k",
+            "… Memcached              own             Waiting     5m  not reconciled yet  http://k",
         ]
     );
     let names: Vec<String> = forest(&objects, Some("cloud"))
@@ -67,7 +67,7 @@ fn services_are_drawn_below_their_cloud() {
 }
 
 #[test]
-fn ready_is_what_is_ready_for_its_current_generation() {
+fn an_object_is_ready_for_its_current_generation_only() {
     assert!(is_ready(&forest(&[object("Memcached", "m", None, &ready(2))], None)));
     assert!(!is_ready(&forest(&[object("Memcached", "m", None, &ready(1))], None)));
     assert!(!is_ready(&forest(&[object("Memcached", "m", None, &json!({}))], None)));
@@ -75,7 +75,7 @@ fn ready_is_what_is_ready_for_its_current_generation() {
 }
 
 #[test]
-fn one_that_is_left_out_is_shown_and_not_waited_for() {
+fn an_omitted_service_is_shown_and_does_not_block_ready() {
     let mut status = ready(2);
     status["services"] = json!([{ "kind": "Keystone", "name": "cloud-keystone", "ready": false, "waitingFor": "left out: it needs mariadb" }]);
     let forest = forest(&[object("OpenStackControlPlane", "cloud", None, &status)], None);
@@ -85,7 +85,7 @@ fn one_that_is_left_out_is_shown_and_not_waited_for() {
 }
 
 #[test]
-fn one_that_has_lost_something_says_what_and_is_not_waited_for() {
+fn a_degraded_object_shows_its_losses_and_does_not_block_ready() {
     let status = json!({ "observedGeneration": 2, "conditions": [
         condition("Ready", "True", ""), condition("Degraded", "True", "node b is not Ready")
     ] });
@@ -96,7 +96,7 @@ fn one_that_has_lost_something_says_what_and_is_not_waited_for() {
 }
 
 #[test]
-fn one_that_stalls_says_what_a_person_must_do() {
+fn a_stalled_object_shows_its_reason() {
     let status = json!({ "observedGeneration": 2, "conditions": [
         condition("Ready", "False", "spec.x: no"), condition("Stalled", "True", "spec.x: no")
     ] });

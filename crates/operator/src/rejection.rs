@@ -1,4 +1,4 @@
-//! What an API server would refuse of the objects that were planned.
+//! Planned objects that an API server would reject.
 
 use openstack_operator_model::service::Invalid;
 use openstack_operator_services::of_kind;
@@ -8,14 +8,14 @@ use crate::live::Live;
 use crate::plan_all::Planned;
 use crate::schema;
 
-/// Fails where the API server would refuse an object, or the change from what it is now.
+/// Fails if the API server would reject an object, or its change.
 pub(crate) fn ensure_accepted(planned: &[Planned], live: &Live) -> Result<(), Problems> {
-    // What is wrong with an object is wrong with its parts too, and is told once.
+    // A problem of an object is also one of its parts, and is reported once.
     let (written, parts): (Vec<&Planned>, Vec<&Planned>) =
         planned.iter().partition(|planned| planned.parent.is_none());
     for objects in [written, parts] {
         let problems: Vec<Problem> =
-            objects.into_iter().flat_map(|planned| refusals(planned, live)).collect();
+            objects.into_iter().flat_map(|planned| rejections(planned, live)).collect();
         if !problems.is_empty() {
             return Err(Problems(problems));
         }
@@ -23,7 +23,7 @@ pub(crate) fn ensure_accepted(planned: &[Planned], live: &Live) -> Result<(), Pr
     Ok(())
 }
 
-fn refusals(planned: &Planned, live: &Live) -> Vec<Problem> {
+fn rejections(planned: &Planned, live: &Live) -> Vec<Problem> {
     let Some(service) = of_kind(planned.key.kind.kind) else { return Vec::new() };
     let object = match serde_json::to_value(&planned.object) {
         Ok(object) => object,
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_the_api_server_refuses_is_told_once() {
+    fn a_change_that_the_api_server_rejects_is_reported_once() {
         let (old, new) = (json!({ "networkBackend": "ovn" }), json!({ "networkBackend": "ovs" }));
         let problems = ensure_accepted(&planned(&new), &stored(&old)).unwrap_err();
         assert_eq!(
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_the_api_server_refuses_is_told_with_the_whole() {
+    fn a_part_that_the_api_server_rejects_is_reported_with_its_cloud() {
         let mut planned = planned(&json!({}));
         let part = planned.iter_mut().find(|planned| planned.key.kind.kind == "Memcached").unwrap();
         part.object.data["spec"]["replicas"] = json!(0);
