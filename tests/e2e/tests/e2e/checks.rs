@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use futures::FutureExt;
 use openstack_operator_e2e::runner::{Check, Stage};
-use openstack_operator_services::beyond_identity;
+use openstack_operator_services::fields_beyond_identity;
 use openstack_operator_smoke::power::power_cycle;
 use openstack_operator_smoke::{PodSecurity, Sandbox};
 use serde_json::json;
@@ -31,7 +31,7 @@ const BOOTED_LATER: &str = "an_instance_boots_after_pods_were_replaced";
 
 /// One cloud for all checks. On a cluster without compute nodes it runs no service beyond identity.
 pub(crate) fn of_cloud(extent: Extent) -> Result<Stages> {
-    let runs = |service: &str| extent == Extent::Whole || !beyond_identity().any(|other| other == service);
+    let runs = |service: &str| extent == Extent::Whole || !fields_beyond_identity().any(|other| other == service);
     let mut stages = vec![installation(), start(extent)];
     stages.extend(proof_stages(READY, runs)?);
     stages.extend(day_two());
