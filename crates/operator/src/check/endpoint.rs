@@ -1,7 +1,7 @@
 //! Public endpoints: whether their names resolve, whether they answer, and how long their certificates are valid.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -38,7 +38,7 @@ pub(crate) struct Target {
 pub(crate) struct Probe {
     pub(crate) target: Target,
     pub(crate) addresses: Result<Vec<IpAddr>, String>,
-    /// The HTTP status, if the name resolves.
+    /// The HTTP status, from the Gateway's address if the name does not resolve.
     pub(crate) answer: Option<Result<u16, String>>,
     pub(crate) certificate: Option<Certificate>,
 }
@@ -86,10 +86,33 @@ pub(crate) fn targets(objects: &[(Key, DynamicObject)], routes: &[Value]) -> Vec
     targets
 }
 
-/// Probes all targets at once.
-pub(crate) async fn probe_all(targets: Vec<Target>) -> Vec<Probe> {
-    let clients = Clients::new();
-    join_all(targets.into_iter().map(|target| probe(&clients, target))).await
+/// Probes all targets at once. Names that do not resolve are requested at the address of the Gateway, if it is known.
+pub(crate) async fn probe_all(targets: Vec<Target>, gateway: Option<IpAddr>) -> Vec<Probe> {
+    let found = join_all(targets.iter().map(|target| lookup(&target.url))).await;
+    let unresolved = targets.iter().zip(&found).filter(|(_, addresses)| addresses.is_err());
+    let hosts = unresolved.filter_map(|(target, _)| target.url.host_str());
+    let overrides: Vec<(&str, SocketAddr)> = match gateway {
+        Some(address) => hosts.map(|host| (host, SocketAddr::from((address, 0)))).collect(),
+        None => Vec::new(),
+    };
+    let clients = Clients::new(&overrides);
+    let is_known = |addresses: &Result<Vec<IpAddr>, String>| addresses.is_ok() || gateway.is_some();
+    join_all(targets.into_iter().zip(found).map(async |(target, addresses)| {
+        let can_be_requested = is_known(&addresses);
+        let probe = Probe { target, addresses, answer: None, certificate: None };
+        if can_be_requested { probe.request(&clients).await } else { probe }
+    }))
+    .await
+}
+
+async fn lookup(url: &Url) -> Result<Vec<IpAddr>, String> {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let port = url.port_or_known_default().unwrap_or(443);
+    match timeout(TIMEOUT, lookup_host((host, port))).await {
+        Ok(Ok(found)) => Ok(found.map(|address| address.ip()).collect()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no answer within {} s", TIMEOUT.as_secs())),
+    }
 }
 
 struct Clients {
@@ -100,39 +123,16 @@ struct Clients {
 }
 
 impl Clients {
-    fn new() -> Self {
-        let builder = || Client::builder().timeout(TIMEOUT).redirect(Policy::none()).tls_info(true);
+    fn new(overrides: &[(&str, SocketAddr)]) -> Self {
+        let builder = || {
+            let plain = Client::builder().timeout(TIMEOUT).redirect(Policy::none()).tls_info(true);
+            overrides.iter().fold(plain, |builder, (host, address)| builder.resolve(host, *address))
+        };
         Self {
             verifying: builder().build().ok(),
             accepting: builder().tls_danger_accept_invalid_certs(true).build().ok(),
         }
     }
-}
-
-async fn probe(clients: &Clients, target: Target) -> Probe {
-    let host = target.url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-    let port = target.url.port_or_known_default().unwrap_or(443);
-    let addresses = match timeout(TIMEOUT, lookup_host((host.as_str(), port))).await {
-        Ok(Ok(found)) => Ok(found.map(|address| address.ip()).collect()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("no answer within {} s", TIMEOUT.as_secs())),
-    };
-    let mut probe = Probe { target, addresses, answer: None, certificate: None };
-    if probe.addresses.is_err() {
-        return probe;
-    }
-    let verified = request(clients.verifying.as_ref(), &probe.target.url).await;
-    match verified {
-        Ok(response) => probe.read(&response, Trust::Trusted),
-        Err(error) if probe.target.url.scheme() == "https" => {
-            match request(clients.accepting.as_ref(), &probe.target.url).await {
-                Ok(response) => probe.read(&response, Trust::Untrusted),
-                Err(_) => probe.answer = Some(Err(error)),
-            }
-        }
-        Err(error) => probe.answer = Some(Err(error)),
-    }
-    probe
 }
 
 async fn request(client: Option<&Client>, url: &Url) -> Result<Response, String> {
@@ -142,6 +142,21 @@ async fn request(client: Option<&Client>, url: &Url) -> Result<Response, String>
 }
 
 impl Probe {
+    async fn request(mut self, clients: &Clients) -> Self {
+        let verified = request(clients.verifying.as_ref(), &self.target.url).await;
+        match verified {
+            Ok(response) => self.read(&response, Trust::Trusted),
+            Err(error) if self.target.url.scheme() == "https" => {
+                match request(clients.accepting.as_ref(), &self.target.url).await {
+                    Ok(response) => self.read(&response, Trust::Untrusted),
+                    Err(_) => self.answer = Some(Err(error)),
+                }
+            }
+            Err(error) => self.answer = Some(Err(error)),
+        }
+        self
+    }
+
     fn read(&mut self, response: &Response, trust: Trust) {
         self.answer = Some(Ok(response.status().as_u16()));
         let certificate = response.extensions().get::<TlsInfo>().and_then(TlsInfo::peer_certificate);
@@ -167,6 +182,10 @@ pub(super) fn check(probes: &[Probe], findings: &mut Findings) {
         let Target { url, object, is_catalog } = &probe.target;
         let host = url.host_str().unwrap_or_default();
         match (&probe.addresses, &probe.answer) {
+            (Err(reason), Some(Ok(status))) if *status < 500 => findings.warn(
+                format!("{url} ({object}) answers at the Gateway's address, but {host} does not resolve here: {reason}"),
+                format!("create a DNS record for {host}, or add it to /etc/hosts"),
+            ),
             (Err(reason), _) => findings.fail(
                 format!("{url} ({object}): {host} does not resolve: {reason}"),
                 format!(

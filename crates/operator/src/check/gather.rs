@@ -1,6 +1,7 @@
 //! Gathers facts from a cluster: all requests at once, each within a time limit.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use axum::http::Request;
 use futures::future::{join_all, try_join_all};
@@ -86,7 +87,8 @@ pub(crate) async fn cloud(
     let owned = |found: Vec<Value>| found.into_iter().filter(is_owned).collect::<Vec<Value>>();
     let (routes, stateful_sets) = (routes.map(owned), stateful_sets.map(owned));
     let known = routes.clone().unwrap_or_default();
-    let (gateways, probes) = futures::join!(gateways(client, &known), probe_all(targets(&objects, &known)));
+    let gateways = gateways(client, &known).await;
+    let probes = probe_all(targets(&objects, &known), gateway_address(&gateways)).await;
     Ok(CloudFacts { now: Timestamp::now(), objects, stateful_sets, routes, gateways, probes, operator })
 }
 
@@ -213,6 +215,13 @@ async fn gateways(client: &Client, routes: &[Value]) -> Vec<NamedGateway> {
         ((namespace, name), found)
     });
     join_all(reads).await
+}
+
+/// The address of the first Gateway that has one.
+fn gateway_address(gateways: &[NamedGateway]) -> Option<IpAddr> {
+    let found = gateways.iter().filter_map(|(_, gateway)| gateway.as_ref().ok()?.as_ref());
+    let mut addresses = found.flat_map(|gateway| items(gateway, "/status/addresses"));
+    addresses.find_map(|address| text(address, "/value").parse().ok())
 }
 
 /// Facts about the operator. A caller who cannot list all namespaces may still read the operator's usual one.

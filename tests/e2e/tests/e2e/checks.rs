@@ -31,7 +31,8 @@ const BOOTED_LATER: &str = "an_instance_boots_after_pods_were_replaced";
 
 /// One cloud for all checks. On a cluster without compute nodes it runs no service beyond identity.
 pub(crate) fn of_cloud(extent: Extent) -> Result<Stages> {
-    let runs = |service: &str| extent == Extent::Whole || !fields_beyond_identity().any(|other| other == service);
+    let runs =
+        |service: &str| extent == Extent::Whole || !fields_beyond_identity().any(|other| other == service);
     let mut stages = vec![installation(), start(extent)];
     stages.extend(proof_stages(READY, runs)?);
     stages.extend(day_two());

@@ -125,7 +125,7 @@ async fn a_probe_reads_the_status_and_the_certificate_of_a_server_that_is_not_tr
             let _ = stream.write_all(b"HTTP/1.1 300 Multiple Choices\r\nContent-Length: 0\r\n\r\n").await;
         }
     });
-    let probe = probe_all(vec![target(&format!("https://localhost:{port}/v3"))]).await.remove(0);
+    let probe = probe_all(vec![target(&format!("https://localhost:{port}/v3"))], None).await.remove(0);
     assert_eq!(probe.answer, Some(Ok(300)));
     let expires = "2031-05-06T00:00:00Z".parse().unwrap();
     assert_eq!(probe.certificate, Some(Certificate { expires, trust: Trust::Untrusted }));
@@ -134,6 +134,29 @@ async fn a_probe_reads_the_status_and_the_certificate_of_a_server_that_is_not_tr
 #[tokio::test]
 async fn a_name_that_does_not_resolve_is_not_requested() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let probe = probe_all(vec![target("http://keystone.invalid/v3")]).await.remove(0);
+    let probe = probe_all(vec![target("http://keystone.invalid/v3")], None).await.remove(0);
     assert!(probe.addresses.is_err() && probe.answer.is_none(), "{probe:?}");
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_resolve_is_requested_at_the_gateway() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 1024];
+            let _ = stream.read(&mut request).await;
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+        }
+    });
+    let targets = vec![target(&format!("http://keystone.invalid:{port}/v3"))];
+    let probe = probe_all(targets, Some("127.0.0.1".parse().unwrap())).await.remove(0);
+    assert_eq!(probe.answer, Some(Ok(200)));
+    let (verdict, message) = found(probe);
+    assert_eq!(verdict, Warning);
+    assert!(
+        message.contains("answers at the Gateway's address, but keystone.invalid does not resolve"),
+        "{message}"
+    );
 }
