@@ -135,7 +135,7 @@ impl Cluster for KubeCluster {
             failure.into_port_error(kind, format!("list {} in {namespace}", kind.plural))
         })?;
         for object in &mut found.items {
-            // Items of a list lack apiVersion and kind.
+            // Items of a list have no apiVersion and kind.
             object.types = Some(TypeMeta { api_version: kind.api_version(), kind: kind.kind.to_owned() });
         }
         Ok(found.items)

@@ -72,6 +72,7 @@ pub(crate) async fn run(sandbox: &Sandbox, cloud: &[Planned], order: Order) -> R
             try_join_all(cloud.iter().map(make)).await?;
         }
     }
+    work.wait_for_hypervisors(cloud).await?;
     Ok(started.elapsed())
 }
 

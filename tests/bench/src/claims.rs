@@ -5,9 +5,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
 use openstack_operator_model::common::Reference;
 use openstack_operator_model::plan::{Catalog, Controller, Database, Messaging};
-use openstack_operator_services::ovn;
+use openstack_operator_services::{compute, ovn};
 use openstack_operator_smoke::wait::{POD_START, await_condition};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::bare::Work;
 use crate::planned::Planned;
@@ -34,6 +34,14 @@ for service in catalog["services"]:
     made = identity.create_service(name=service["name"], type=service["type"])
     for interface, url in service["endpoints"]:
         identity.create_endpoint(service_id=made.id, interface=interface, url=url, region_id=service["region"])
+"#;
+
+/// Waits until Nova lists enough hypervisors.
+const HYPERVISORS: &str = r#"
+import json, openstack, sys, time
+login, count = json.load(sys.stdin)
+compute = openstack.connect(**login, user_domain_id="default", project_domain_id="default", interface="internal").compute
+while len(list(compute.hypervisors())) < count: time.sleep(0.5)
 "#;
 
 impl Work<'_> {
@@ -71,13 +79,6 @@ impl Work<'_> {
 
     /// Registers services and users in Keystone.
     pub(crate) async fn create_catalog(&self, catalog: &Catalog) -> Result<()> {
-        let server = &catalog.server;
-        let secret = server.secret.as_deref().unwrap_or_default();
-        let password = self.values.get(secret, &server.secret_key)?;
-        let login = json!({
-            "auth_url": server.internal_url, "username": server.username, "password": password,
-            "project_name": "admin", "region_name": server.region,
-        });
         let mut users = Vec::new();
         for user in &catalog.users {
             let password = self.values.get(&user.password.secret, &user.password.key)?;
@@ -93,13 +94,37 @@ impl Work<'_> {
                 "endpoints": endpoints.collect::<Vec<_>>(),
             })
         });
-        let entries = json!([login, {
+        let entries = json!({
             "projects": catalog.projects, "roles": catalog.roles, "users": users,
             "services": services.collect::<Vec<_>>(),
-        }]);
-        let script = format!("python3 -c '{CATALOG}' <<'END'\n{entries}\nEND\n");
+        });
+        self.run_python(CATALOG, catalog, &entries).await.context("failed to create the catalog")
+    }
+
+    /// The operator's finish line: a cloud is Ready when all hypervisors are registered.
+    pub(crate) async fn wait_for_hypervisors(&self, cloud: &[Planned]) -> Result<()> {
+        let is_compute = |part: &&Planned| part.service.kind() == compute::KIND;
+        let Some(nodes) = cloud.iter().find(is_compute).and_then(|part| part.plan.agents.as_ref()) else {
+            return Ok(());
+        };
+        let catalog = cloud.iter().find_map(|part| part.plan.catalog.as_ref());
+        let catalog = catalog.context("no service of the cloud is in a catalog")?;
+        let count = json!(nodes.nodes.len());
+        self.run_python(HYPERVISORS, catalog, &count).await.context("failed to wait for the hypervisors")
+    }
+
+    /// Runs a program in the client's pod with the administrator's login and other input.
+    async fn run_python(&self, program: &str, catalog: &Catalog, input: &Value) -> Result<()> {
+        let server = &catalog.server;
+        let secret = server.secret.as_deref().unwrap_or_default();
+        let password = self.values.get(secret, &server.secret_key)?;
+        let login = json!({
+            "auth_url": server.internal_url, "username": server.username, "password": password,
+            "project_name": "admin", "region_name": server.region,
+        });
+        let script = format!("python3 -c '{program}' <<'END'\n{}\nEND\n", json!([login, input]));
         let made = self.sandbox.shell(CLIENT, CLIENT, &script).await;
-        made.map(drop).map_err(|error| hidden(&error, password)).context("failed to create the catalog")
+        made.map(drop).map_err(|error| hidden(&error, password))
     }
 
     /// Bootstraps the Raft clusters of OVN, which have one member each.

@@ -1,7 +1,7 @@
 """Starts nova-compute with libvirt's event loop in place from the beginning.
 
-On the first start on a node nova-compute looks for guests before it sets up the loop. The connection that it makes for
-that has no events, and is kept: until the next start nobody would hear of a guest that stops by itself.
+On its first start on a node, nova-compute connects to libvirt before it sets up the loop. It keeps that connection, which
+delivers no events, so that until its next start it would not notice a guest that powers itself off.
 """
 
 import sys
