@@ -21,7 +21,7 @@ use crate::{Environment, report};
 /// Label of every namespace of this suite: namespaces of an aborted run can be found and deleted.
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "openstack-operator-smoke");
 const NAMESPACE_START: Duration = Duration::from_mins(1);
-const NAMESPACE_END: Duration = Duration::from_mins(3);
+const NAMESPACE_END: Duration = Duration::from_mins(10);
 
 /// Tests share the cluster, except those that power off nodes.
 static CLUSTER: RwLock<()> = RwLock::const_new(());

@@ -53,7 +53,6 @@ async fn a_volume_survives_a_power_cut_of_its_node() -> Result<()> {
 }
 
 #[tokio::test]
-#[ignore = "only highly available clouds need it: cargo xtask test --only smoke --long"]
 async fn two_nodes_share_a_volume() -> Result<()> {
     if !Environment::read()?.is_local() {
         notice("skipped shared volumes: only local clusters are known to have them");
