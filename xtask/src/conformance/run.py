@@ -73,7 +73,13 @@ def prepare(cloud, settings):
         wait=True,
     )
     flavors = [cloud.create_flavor(name, ram, 1, 1) for name, ram in FLAVORS.items()]
-    provider = settings["provider"]
+    return image, flavors, provider_network(cloud, settings["provider"])
+
+
+def provider_network(cloud, provider):
+    """The provider network. The physical network is flat, so that an existing network is the only possible one."""
+    for existing in cloud.network.networks(is_router_external=True):
+        return existing
     network = cloud.create_network(
         NETWORK,
         external=True,
@@ -87,7 +93,7 @@ def prepare(cloud, settings):
         allocation_pools=[{"start": provider["first"], "end": provider["last"]}],
         enable_dhcp=False,
     )
-    return image, flavors, network
+    return network
 
 
 def configuration(cloud, settings):
