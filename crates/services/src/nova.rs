@@ -190,6 +190,8 @@ fn configure(nova: &mut Program<'_, Nova>, account: &Account, cache: &[String]) 
     nova.change(|document| shared::cache_options(document, &template.cache, cache));
     nova.set("scheduler", "workers", 1);
     nova.set("scheduler", "discover_hosts_in_cells_interval", 5);
+    // The first discovery of hosts would otherwise wait for up to a minute.
+    nova.set("DEFAULT", "periodic_fuzzy_delay", 0);
     nova.set("conductor", "workers", 1);
     nova.set("vnc", "novncproxy_host", "0.0.0.0");
     nova.set("neutron", "service_metadata_proxy", true);

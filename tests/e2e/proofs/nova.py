@@ -32,7 +32,8 @@ def check_services(cloud):
         return {"nova-scheduler", "nova-conductor", "nova-compute"} <= running
 
     wait_until("nova-scheduler, nova-conductor and nova-compute to be up", are_up)
-    assert list(cloud.compute.hypervisors()), "there is no hypervisor"
+    # A compute service is up before the scheduler has discovered its host.
+    wait_until("a hypervisor", lambda: list(cloud.compute.hypervisors()))
 
 
 def main():
