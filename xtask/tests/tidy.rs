@@ -96,7 +96,8 @@ fn is_test_name(text: &str) -> bool {
 
 /// Words that OpenStack and Kubernetes operators do not use for these things.
 const REPLACED_WORDS: [&str; 11] = [
-    "told", "muster", "speaking", "lacks", "begun", "anew", "nobody", "somebody", "whoever", "faces", "screens",
+    "told", "muster", "speaking", "lacks", "begun", "anew", "nobody", "somebody", "whoever", "faces",
+    "screens",
 ];
 
 #[test]
