@@ -67,7 +67,8 @@ impl Engine {
                 );
             }
         }
-        let progress = direction.waiting.map_or(Progress::Done, Progress::waiting);
+        let waiting = direction.waiting.map_or(Progress::Done, Progress::waiting);
+        let progress = direction.stalled.map_or(Progress::Done, Progress::stalled).and(waiting);
         Ok(Directed { memory: direction.memory, progress })
     }
 }

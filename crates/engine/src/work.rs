@@ -110,7 +110,9 @@ pub(crate) fn service_row(
 ) -> Option<(Stage, ServiceStatus)> {
     let child = manifest.child(plan)?;
     let waiting_for = match progress {
-        Progress::Waiting { message, .. } | Progress::Failed { message } => Some(message.clone()),
+        Progress::Waiting { message, .. } | Progress::Failed { message } | Progress::Stalled { message } => {
+            Some(message.clone())
+        }
         Progress::Degraded { losses } => Some(format!("degraded: {}", losses.join("; "))),
         Progress::Done | Progress::NotReached => None,
     };

@@ -141,7 +141,10 @@ fn own(kind: Kind, name: &str, live: &Value) -> Progress {
             Some(message) => Progress::degraded(format!("{} {name}: {message}", kind.kind)),
             None => Progress::Done,
         },
-        Some((false, message)) if current => Progress::waiting(format!("{} {name}: {message}", kind.kind)),
+        Some((false, message)) if current => {
+            let message = format!("{} {name}: {message}", kind.kind);
+            if holds(live, "Stalled") { Progress::stalled(message) } else { Progress::waiting(message) }
+        }
         _ => Progress::waiting(format!("{} {name}: not reconciled yet", kind.kind)),
     }
 }

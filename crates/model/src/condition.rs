@@ -85,6 +85,10 @@ pub enum Progress {
     Failed {
         message: String,
     },
+    /// Only the user can resolve it. The message says how, and what the remedy risks.
+    Stalled {
+        message: String,
+    },
     /// An earlier part is not done. The last known state of this part still applies.
     NotReached,
 }
@@ -96,6 +100,10 @@ impl Progress {
 
     pub fn degraded(loss: impl Into<String>) -> Self {
         Self::Degraded { losses: vec![loss.into()] }
+    }
+
+    pub fn stalled(message: impl Into<String>) -> Self {
+        Self::Stalled { message: message.into() }
     }
 
     /// Whether the next part can start.
@@ -111,7 +119,9 @@ impl Progress {
                 known.extend(losses);
                 Self::Degraded { losses: unique(known) }
             }
+            (stalled @ Self::Stalled { .. }, _) => stalled,
             (Self::Done, other)
+            | (_, other @ Self::Stalled { .. })
             | (
                 Self::Degraded { .. },
                 other @ (Self::Waiting { .. } | Self::Failed { .. } | Self::NotReached),
@@ -146,6 +156,14 @@ impl Findings {
     pub fn unmet(&self) -> Option<&(ConditionType, Progress)> {
         self.parts.iter().find(|(_, progress)| !progress.is_met())
     }
+
+    /// What the user must do, even if an earlier part only waits.
+    fn required_action(&self) -> Option<&str> {
+        self.parts.iter().find_map(|(_, progress)| match progress {
+            Progress::Stalled { message } => Some(message.as_str()),
+            _ => None,
+        })
+    }
 }
 
 /// Conditions that summarize all parts.
@@ -159,6 +177,8 @@ const SUMMARY: [ConditionType; 5] = [
 
 /// Reason of a part that is done except for losses.
 const DEGRADED: &str = "Degraded";
+/// Reason of a part that only the user can resolve.
+const ACTION_REQUIRED: &str = "ActionRequired";
 /// Maximum number of losses in a message.
 const MOST_LOSSES: usize = 5;
 
@@ -218,6 +238,7 @@ fn state(progress: &Progress) -> Statement {
         Progress::Degraded { losses } => statement(true, DEGRADED, join_losses(losses)),
         Progress::Waiting { message, .. } => statement(false, "Waiting", message),
         Progress::Failed { message } => statement(false, "Unavailable", message),
+        Progress::Stalled { message } => statement(false, ACTION_REQUIRED, message),
         Progress::NotReached => statement(false, "Waiting", "not started"),
     }
 }
@@ -241,13 +262,15 @@ fn unique(mut losses: Vec<String>) -> Vec<String> {
 }
 
 fn summary(findings: &Findings, available: bool, losses: &str) -> [(ConditionType, Statement); 5] {
-    let (ready, reconciling, stalled) = match (&findings.stall, findings.unmet()) {
-        (Some(stall), _) => {
-            let (reason, message) = match stall {
-                Stall::InvalidSpec(message) => ("InvalidSpec", message.clone()),
-                Stall::Bug(message) => ("Bug", message.clone()),
-                Stall::Paused => ("Paused", "paused by annotation".to_owned()),
-            };
+    let stall = match (&findings.stall, findings.required_action()) {
+        (Some(Stall::InvalidSpec(message)), _) => Some(("InvalidSpec", message.clone())),
+        (Some(Stall::Bug(message)), _) => Some(("Bug", message.clone())),
+        (Some(Stall::Paused), _) => Some(("Paused", "paused by annotation".to_owned())),
+        (None, Some(message)) => Some((ACTION_REQUIRED, message.to_owned())),
+        (None, None) => None,
+    };
+    let (ready, reconciling, stalled) = match (stall, findings.unmet()) {
+        (Some((reason, message)), _) => {
             let idle = statement(false, reason, "");
             (statement(false, reason, message.clone()), idle, statement(true, reason, message))
         }

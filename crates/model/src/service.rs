@@ -103,6 +103,8 @@ pub struct Direction {
     pub orders: Vec<Order>,
     /// Reason why a required instruction cannot be given yet.
     pub waiting: Option<String>,
+    /// What the user must do, because no instruction can be given without a decision of the user.
+    pub stalled: Option<String>,
 }
 
 /// An instruction for a pod, as an annotation.

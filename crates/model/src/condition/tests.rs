@@ -64,6 +64,23 @@ fn an_interrupted_reconcile_keeps_conditions_and_a_complete_one_removes_obsolete
 }
 
 #[test]
+fn a_part_that_needs_the_user_stalls_the_object_even_behind_a_part_that_waits() {
+    let waiting = (ConditionType::WorkloadsReady, Progress::waiting("0 of 3 pods ready"));
+    let stalled = (ConditionType::MembersReady, Progress::stalled("restore the volume"));
+    let found =
+        conditions(&Findings { parts: vec![waiting, stalled], ..Findings::default() }, 1, &[], at(10));
+    for kind in ["Ready", "Stalled"] {
+        let condition = status(&found, kind);
+        assert_eq!((condition.reason.as_str(), condition.message.as_str()), (ACTION_REQUIRED, "restore the volume"));
+    }
+    assert_eq!(status(&found, "Stalled").status, "True");
+    assert_eq!(status(&found, "Reconciling").status, "False");
+    let failed = || Progress::Failed { message: "x".into() };
+    assert_eq!(failed().and(Progress::stalled("y")), Progress::stalled("y"));
+    assert_eq!(Progress::stalled("y").and(failed()), Progress::stalled("y"));
+}
+
+#[test]
 fn a_loss_degrades_and_does_not_prevent_ready() {
     let lost = |loss: &str| (ConditionType::WorkloadsReady, Progress::degraded(loss));
     let nodes = (ConditionType::NodesReady, Progress::degraded("node b is not Ready"));

@@ -201,7 +201,9 @@ fn gateways(facts: &CloudFacts, findings: &mut Findings) {
         let (namespace, name) = (text(route, "/metadata/namespace"), text(route, "/metadata/name"));
         match assess(HTTP_ROUTE, name, route) {
             Progress::Done | Progress::Degraded { .. } => _ = accepted.insert(name),
-            Progress::Waiting { message, .. } | Progress::Failed { message } => {
+            Progress::Waiting { message, .. }
+            | Progress::Failed { message }
+            | Progress::Stalled { message } => {
                 findings.fail(message, format!("kubectl --namespace {namespace} describe httproute {name}"));
             }
             Progress::NotReached => {}
