@@ -6,10 +6,13 @@ use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, IoError, OptsBuilder, Row};
 use openstack_operator_engine::ports::{Login, PortError, PortResult, Sql, SqlGrant, SqlServer};
+use openstack_operator_model::service::SqlView;
 use snafu::{OptionExt, ResultExt, Snafu, ensure};
 use tokio::time::timeout;
 
 use crate::administrator;
+
+mod replication;
 
 /// Longer than the five seconds after which the resolver retries a DNS query.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,6 +50,16 @@ impl Sql for MariaSql {
         let action = format!("remove user {user} from {}", server.host);
         administrator::protect(&server.administrator, user, &action)?;
         remove_user(server, user).await.map_err(|failure| failure.into_port_error(action))
+    }
+
+    async fn view(&self, server: &SqlServer) -> PortResult<SqlView> {
+        let action = format!("ask {} for its state of replication", server.host);
+        replication::view(server).await.map_err(|failure| failure.into_port_error(action))
+    }
+
+    async fn restore_quorum(&self, server: &SqlServer) -> PortResult<()> {
+        let action = format!("restore the quorum on {}", server.host);
+        replication::restore_quorum(server).await.map_err(|failure| failure.into_port_error(action))
     }
 }
 
@@ -190,15 +203,19 @@ async fn has_password(server: &SqlServer, user: &Login) -> Result<bool, Failure>
 }
 
 async fn connect(server: &SqlServer, login: &Login) -> Result<Conn, Failure> {
-    let options = OptsBuilder::default()
+    let options = options(server, login);
+    Ok(timeout(CONNECT_TIMEOUT, Conn::new(options)).await.context(SlowConnectionSnafu)??)
+}
+
+fn options(server: &SqlServer, login: &Login) -> OptsBuilder {
+    OptsBuilder::default()
         .ip_or_hostname(&server.host)
         .tcp_port(server.port)
         .user(Some(&login.username))
         .pass(Some(&login.password))
         // The driver would otherwise switch to the server's Unix socket, which may belong to another container.
         .prefer_socket(false)
-        .init(vec![SESSION]);
-    Ok(timeout(CONNECT_TIMEOUT, Conn::new(options)).await.context(SlowConnectionSnafu)??)
+        .init(vec![SESSION])
 }
 
 async fn execute(connection: &mut Conn, statement: &str) -> Result<(), Failure> {

@@ -339,7 +339,7 @@ impl Engine {
         }))
     }
 
-    async fn login(&self, namespace: &str, secret: &str) -> PortResult<Option<Login>> {
+    pub(crate) async fn login(&self, namespace: &str, secret: &str) -> PortResult<Option<Login>> {
         let mut values = self.secret_values(namespace, secret).await?;
         let (username, password) = (values.remove("username"), values.remove("password"));
         Ok(username.zip(password).map(|(username, password)| Login { username, password }))

@@ -19,4 +19,5 @@ mod roster;
 pub mod route;
 pub mod run;
 mod secret;
+mod view;
 mod work;

@@ -1,16 +1,19 @@
 //! Members of clustered services: reads the reports of pods, and passes on the orders that the service decides on.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
+use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 use kube::core::DynamicObject;
 use openstack_operator_model::condition::Progress;
 use openstack_operator_model::kind::POD;
 use openstack_operator_model::lower::{COMPONENT_LABEL, INSTANCE_LABEL, KIND_LABEL};
-use openstack_operator_model::service::{AnyObject, Member};
+use openstack_operator_model::plan::MemberProtocol;
+use openstack_operator_model::service::{Member, Order};
 use serde_json::{Value, json};
 
 use crate::engine::{Engine, Key, Stop, catch_panic};
+use crate::phase::Planned;
 use crate::ports::PortResult;
 
 /// Maximum length of a termination message in a condition.
@@ -20,6 +23,8 @@ const MAX_MESSAGE_CHARS: usize = 300;
 pub(crate) struct Directed {
     pub(crate) memory: BTreeMap<String, String>,
     pub(crate) progress: Progress,
+    pub(crate) remarks: Vec<String>,
+    pub(crate) poll: Option<Duration>,
 }
 
 impl Engine {
@@ -48,28 +53,53 @@ impl Engine {
     /// between decides the same.
     pub(crate) async fn direct(
         &self,
-        key: &Key,
-        object: &dyn AnyObject,
+        planned: &Planned<'_>,
         memory: &BTreeMap<String, String>,
     ) -> Result<Directed, Stop> {
+        let Planned { key, object, plan, .. } = *planned;
+        let protocol = plan.member_protocol.as_ref();
         let pods = self.pods(key).await?;
-        let members: Vec<Member> = pods.iter().map(member).collect();
+        let members = self.members(&key.namespace, protocol, &pods).await?;
         let direction = catch_panic("directing members", || Ok(object.direct(&members, memory)))?;
         if direction.memory == *memory {
             for order in &direction.orders {
                 let metadata = json!({ "uid": order.uid, "annotations": { order.annotation: order.value } });
                 self.ports.cluster.patch_metadata(POD, &key.namespace, &order.pod, metadata).await?;
-                tracing::info!(
-                    pod = order.pod,
-                    annotation = order.annotation,
-                    value = order.value,
-                    "sent an order to a member"
-                );
+                let Order { pod, annotation, value, .. } = order;
+                tracing::info!(pod, annotation, value, "sent an order to a member");
+            }
+            for command in &direction.commands {
+                self.command(key, protocol, &pods, command).await?;
             }
         }
         let waiting = direction.waiting.map_or(Progress::Done, Progress::waiting);
-        let progress = direction.stalled.map_or(Progress::Done, Progress::stalled).and(waiting);
-        Ok(Directed { memory: direction.memory, progress })
+        Ok(Directed {
+            memory: direction.memory,
+            progress: direction.stalled.map_or(Progress::Done, Progress::stalled).and(waiting),
+            remarks: direction.remarks,
+            poll: direction.poll,
+        })
+    }
+
+    async fn members(
+        &self,
+        namespace: &str,
+        protocol: Option<&MemberProtocol>,
+        pods: &[DynamicObject],
+    ) -> PortResult<Vec<Member>> {
+        let views = self.views(namespace, protocol, pods).await?;
+        let mut members = Vec::new();
+        for (pod, view) in pods.iter().zip(views) {
+            let mut member = Member { view, ..member(pod) };
+            if !member.ready {
+                member.stranded = match &member.node {
+                    Some(node) => self.node(node).await?.is_none_or(|node| !node.ready),
+                    None => is_unschedulable(pod),
+                };
+            }
+            members.push(member);
+        }
+        Ok(members)
     }
 }
 
@@ -96,13 +126,20 @@ fn setup_message(pod: &DynamicObject) -> Option<String> {
     (!messages.is_empty()).then(|| messages.join("; "))
 }
 
+fn unschedulable(status: &PodStatus) -> Option<&PodCondition> {
+    status.conditions.iter().flatten().find(|condition| {
+        condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some("Unschedulable")
+    })
+}
+
+fn is_unschedulable(pod: &DynamicObject) -> bool {
+    unschedulable(&status(pod)).is_some()
+}
+
 fn problem(pod: &DynamicObject) -> Option<String> {
     let status = status(pod);
-    let unschedulable = status.conditions.iter().flatten().find_map(|condition| {
-        let stuck = condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some("Unschedulable");
-        stuck.then(|| {
-            format!("the pod is unschedulable: {}", condition.message.as_deref().unwrap_or_default())
-        })
+    let unschedulable = unschedulable(&status).map(|condition| {
+        format!("the pod is unschedulable: {}", condition.message.as_deref().unwrap_or_default())
     });
     let mut containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
     unschedulable.or_else(|| {
@@ -142,7 +179,6 @@ fn last_lines(log: &str) -> String {
 fn member(pod: &DynamicObject) -> Member {
     let status = status(pod);
     let main = status.container_statuses.iter().flatten().next();
-    let restarts = main.map_or(0, |main| main.restart_count);
     let setup = status.init_container_statuses.iter().flatten().next();
     let ready = status
         .conditions
@@ -154,16 +190,28 @@ fn member(pod: &DynamicObject) -> Member {
         name: pod.metadata.name.clone().unwrap_or_default(),
         uid: pod.metadata.uid.clone().unwrap_or_default(),
         component: labels.and_then(|labels| labels.get(COMPONENT_LABEL)).cloned().unwrap_or_default(),
+        node: pod.data.pointer("/spec/nodeName").and_then(Value::as_str).map(str::to_owned),
+        stranded: false,
         ready: ready && pod.metadata.deletion_timestamp.is_none(),
-        restarts,
-        // Once the main container has run, the report of the setup container is out of date.
-        report: if restarts > 0 {
-            main.and_then(last_termination_message)
-        } else {
-            setup.and_then(termination_message)
-        },
+        started: main.is_some_and(|main| main.started == Some(true)),
+        restarts: main.map_or(0, |main| main.restart_count),
+        report: last_report(setup, main),
         annotations: pod.metadata.annotations.clone().unwrap_or_default(),
+        view: None,
     }
+}
+
+/// The message of the container that ended last. The main container runs after the setup container, except after a
+/// restart of the node, which runs both again.
+fn last_report(setup: Option<&ContainerStatus>, main: Option<&ContainerStatus>) -> Option<String> {
+    let setup = setup.and_then(|setup| setup.state.as_ref()?.terminated.as_ref());
+    let main = main.and_then(|main| main.last_state.as_ref()?.terminated.as_ref());
+    let last = match (setup, main) {
+        (Some(setup), Some(main)) if setup.finished_at <= main.finished_at => main,
+        (Some(setup), _) => setup,
+        (None, main) => main?,
+    };
+    last.message.clone()
 }
 
 fn termination_message(container: &ContainerStatus) -> Option<String> {

@@ -144,7 +144,9 @@ impl Engine {
 
     async fn direct_members(&self, planned: &Planned<'_>, work: &mut Work) -> Result<(), Stop> {
         work.current = ConditionType::MembersReady;
-        let directed = self.direct(planned.key, planned.object, &work.status.memory).await?;
+        let directed = self.direct(planned, &work.status.memory).await?;
+        work.findings.remarks.extend(directed.remarks);
+        work.recheck_within(directed.poll);
         if directed.memory != work.status.memory {
             work.status.memory = directed.memory;
             work.requeue_now = true;

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use kube::core::DynamicObject;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::lower::Manifest;
+use openstack_operator_model::service::SqlView;
 use serde_json::Value;
 use snafu::Snafu;
 
@@ -93,6 +94,10 @@ pub trait Sql: Send + Sync {
     async fn ensure(&self, server: &SqlServer, grant: &SqlGrant) -> PortResult<bool>;
     async fn drop_database(&self, server: &SqlServer, database: &str) -> PortResult<()>;
     async fn drop_user(&self, server: &SqlServer, user: &str) -> PortResult<()>;
+    /// State of replication of one server. It responds soon or fails, because the next poll follows soon.
+    async fn view(&self, server: &SqlServer) -> PortResult<SqlView>;
+    /// Makes the component of this server, which lost its quorum, the one that serves.
+    async fn restore_quorum(&self, server: &SqlServer) -> PortResult<()>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -29,6 +29,8 @@ pub struct Plan {
     pub volumes: Vec<Volume>,
     pub tasks: Vec<Task>,
     pub workloads: Vec<Workload>,
+    /// How to ask the members of the cluster for their views; none if the operator does not ask them.
+    pub member_protocol: Option<MemberProtocol>,
     pub routes: Vec<Route>,
     pub catalog: Option<Catalog>,
     /// Agents on nodes that register with a service.
@@ -87,6 +89,16 @@ pub struct Messaging {
     pub virtual_host: String,
     /// Secret with `username` and `password` of the user.
     pub secret: String,
+}
+
+/// Protocol that each member of a cluster answers on its own address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemberProtocol {
+    Sql {
+        port: u16,
+        /// Secret with `username` and `password` of the administrator.
+        secret: String,
+    },
 }
 
 /// Entries of the identity service.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::DynamicObject;
@@ -88,12 +89,49 @@ pub struct Member {
     pub name: String,
     pub uid: String,
     pub component: String,
+    /// Node of the pod, once it is scheduled.
+    pub node: Option<String>,
+    /// Whether the pod is unschedulable, or its node is not Ready.
+    pub stranded: bool,
     pub ready: bool,
+    /// Whether its main container has passed its startup probe, so that a report of an earlier container is outdated.
+    pub started: bool,
     /// Number of restarts of its main container.
     pub restarts: i32,
-    /// Termination message of its init container, or of its main container after a restart.
+    /// Termination message of its init container, or of its main container if that ended later.
     pub report: Option<String>,
     pub annotations: BTreeMap<String, String>,
+    /// What the member says over its own protocol; none if it does not respond.
+    pub view: Option<MemberView>,
+}
+
+/// What a running member says about its cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MemberView {
+    Sql(SqlView),
+}
+
+/// State of replication of a database server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SqlView {
+    /// Whether it belongs to the component with a quorum, the only one that accepts queries.
+    pub primary: bool,
+    pub replication: Replication,
+    /// Number of members of its component.
+    pub size: usize,
+    /// Position of the last transaction.
+    pub committed: i64,
+    /// UUID of the cluster's history.
+    pub history: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replication {
+    Synced,
+    /// It sends its data to a joining member.
+    Donor,
+    #[default]
+    Joining,
 }
 
 /// Instructions for members, and decisions to record first.
@@ -101,19 +139,33 @@ pub struct Member {
 pub struct Direction {
     pub memory: BTreeMap<String, String>,
     pub orders: Vec<Order>,
+    pub commands: Vec<Command>,
     /// Reason why a required instruction cannot be given yet.
     pub waiting: Option<String>,
     /// What the user must do, because no instruction can be given without a decision of the user.
     pub stalled: Option<String>,
+    /// Remarks for the user that do not affect readiness.
+    pub remarks: Vec<String>,
+    /// When to ask the members again, because no watch reports a change.
+    pub poll: Option<Duration>,
 }
 
-/// An instruction for a pod, as an annotation.
+/// An instruction for a pod, as an annotation. Without a value the annotation is removed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
     pub pod: String,
     pub uid: String,
     pub annotation: &'static str,
-    pub value: String,
+    pub value: Option<String>,
+}
+
+/// An instruction for a member that does not go through an annotation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Makes the component of the member, which lost its quorum, the one that serves.
+    RestoreQuorum { pod: String },
+    /// Deletes the pod, so that the member reports again.
+    Restart { pod: String, uid: String },
 }
 
 /// A service whose types the engine does not know.

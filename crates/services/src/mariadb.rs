@@ -9,8 +9,8 @@ use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{
-    Check, Claim, Container, Controller, Mount, NetworkService, Plan, Pod, Port, Probes, SecretPlan,
-    Variable, Workload,
+    Check, Claim, Container, Controller, MemberProtocol, Mount, NetworkService, Plan, Pod, Port, Probes,
+    SecretPlan, Variable, Workload,
 };
 use openstack_operator_model::quantity;
 use openstack_operator_model::service::{Context, Direction, Invalid, Member};
@@ -54,9 +54,7 @@ const SCRIPTS: [(&str, &str); 4] = [
     namespaced,
     status = "Status",
     shortname = "maria",
-    category = "openstack",
-    validation = Rule::new("(has(self.spec.replicas) ? self.spec.replicas : 1) >= (has(oldSelf.spec.replicas) ? oldSelf.spec.replicas : 1)")
-        .message("spec.replicas: a MariaDB cluster cannot be scaled down yet")
+    category = "openstack"
 )]
 pub struct MariaDBSpec {
     #[serde(flatten)]
@@ -72,17 +70,35 @@ pub struct MariaDBTemplate {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 7), extend("x-kubernetes-validations" = [
         { "rule": "self % 2 == 1", "message": "replicas must be odd: 1, 3, 5 or 7" },
-        { "rule": "self >= oldSelf", "message": "a MariaDB cluster cannot be scaled down yet" },
     ]))]
     pub replicas: Option<i32>,
     /// Maximum number of client connections.
     #[serde(default = "connections")]
     #[schemars(range(min = 64, max = 100_000))]
     pub max_connections: u32,
+    /// Decisions of the user after the loss of members.
+    #[serde(default, skip_serializing_if = "Recovery::is_empty")]
+    pub recovery: Recovery,
     #[serde(flatten)]
     pub storage: Storage,
     #[serde(flatten)]
     pub common: Common,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Recovery {
+    /// Pods whose data is given up. A recovery does not wait for them, so transactions that only they contain are lost.
+    /// If all pods are listed, the cluster starts with an empty database. Remove them once the cluster serves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 7), inner(length(min = 1, max = 63)))]
+    pub lost_members: Vec<String>,
+}
+
+impl Recovery {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 fn connections() -> u32 {
@@ -92,6 +108,11 @@ fn connections() -> u32 {
 impl MariaDBTemplate {
     fn replicas(&self) -> i32 {
         self.replicas.unwrap_or(1)
+    }
+
+    /// Number of pods, including those that have not left yet.
+    fn size(&self, memory: &BTreeMap<String, String>) -> i32 {
+        galera::size(self.replicas(), memory)
     }
 }
 
@@ -130,13 +151,12 @@ impl Part for Service {
         let MariaDBSpec { origin, template } = &context.object.spec;
         shared::check_extra_config(&template.common, &["mariadb.cnf"])?;
         let secret = name::part(context.name, "root");
-        let members = shared::member_hosts(
-            context,
-            context.name,
-            &name::part(context.name, "members"),
-            template.replicas(),
-        );
-        let mode = if template.replicas() == 1 { "single" } else { "cluster" };
+        let size = template.size(context.memory);
+        let members =
+            shared::member_hosts(context, context.name, &name::part(context.name, "members"), size);
+        let mode = if size == 1 { "single" } else { "cluster" };
+        let formed = if context.memory.contains_key(galera::FORMED) { "yes" } else { "no" };
+        let protocol = MemberProtocol::Sql { port: ADMIN.number, secret: secret.clone() };
         let mut files: BTreeMap<String, String> =
             SCRIPTS.map(|(file, text)| (file.to_owned(), text.to_owned())).into();
         files.insert("mariadb.cnf".to_owned(), configuration(context)?);
@@ -146,8 +166,10 @@ impl Part for Service {
             live_files: BTreeMap::from([
                 ("members".to_owned(), members.join(" ") + "\n"),
                 ("mode".to_owned(), mode.to_owned()),
+                ("formed".to_owned(), formed.to_owned()),
             ]),
             workloads: vec![workload(context, &secret)],
+            member_protocol: (size > 1).then_some(protocol),
             provides: Provides {
                 database: Some(DatabaseServer {
                     host: shared::service_host(context, context.name),
@@ -164,8 +186,13 @@ impl Part for Service {
     }
 
     fn direct(object: &MariaDB, members: &[Member], memory: &BTreeMap<String, String>) -> Direction {
-        let name = object.metadata.name.as_deref().unwrap_or_default();
-        galera::direct(name, object.spec.template.replicas(), members, memory)
+        let template = &object.spec.template;
+        let wanted = galera::Wanted {
+            name: object.metadata.name.as_deref().unwrap_or_default(),
+            replicas: template.replicas(),
+            lost: &template.recovery.lost_members,
+        };
+        galera::direct(&wanted, members, memory)
     }
 }
 
@@ -183,7 +210,8 @@ fn configuration(context: &Context<'_, MariaDB>) -> Result<String, Invalid> {
         "gcs.fc_limit=64",
         "gcs.fc_single_primary=yes",
         "pc.recovery=no",
-        "pc.wait_prim_timeout=PT30S",
+        // A member that joined survivors without a quorum stops soon, and reports its position.
+        "pc.wait_prim_timeout=PT10S",
         "gmcast.listen_addr=tcp://0.0.0.0:4567",
     ];
     let document = Document::new()
@@ -262,8 +290,9 @@ fn server(context: &Context<'_, MariaDB>, secret: &str) -> Container {
     let mut server = container(context, "mariadb", "start.sh");
     server.environment = vec![
         Variable::field("POD_NAME", "metadata.name"),
-        Variable::field("POD_UID", "metadata.uid"),
         Variable::field("POD_IP", "status.podIP"),
+        Variable::text("SERVICE", shared::service_host(context, context.name)),
+        Variable::text("MEMBERS", shared::service_host(context, &name::part(context.name, "members"))),
         Variable::secret("ROOT_PASSWORD", secret, "password"),
     ];
     server.mounts.extend([
@@ -297,7 +326,7 @@ fn workload(context: &Context<'_, MariaDB>, secret: &str) -> Workload {
             }],
             volumes_deleted: template.storage.deletion_policy == DeletionPolicy::Delete,
         },
-        replicas: template.replicas(),
+        replicas: template.size(context.memory),
         // A clean shutdown matters more than a fast one.
         pod: Pod { setup: vec![prepare], grace_seconds: 600, ..pod },
         after: Vec::new(),

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use openstack_operator_engine::ports::{PortResult, Sql, SqlGrant, SqlServer};
+use openstack_operator_model::service::SqlView;
 use serde::Serialize;
 
-use crate::server::{FakeServer, ServerState, protect};
+use crate::server::{FakeServer, ServerState, Trouble, protect};
 
 /// Database servers by their host.
 pub type FakeSql = FakeServer<SqlState>;
@@ -18,6 +19,9 @@ pub struct SqlState {
     pub users: BTreeMap<String, String>,
     /// User and database.
     pub grants: BTreeSet<(String, String)>,
+    /// State of replication of a member; none if it does not respond.
+    #[serde(skip)]
+    pub view: Option<SqlView>,
 }
 
 impl ServerState for SqlState {
@@ -51,6 +55,25 @@ impl Sql for FakeSql {
             protect(&server.administrator, user)?;
             state.users.remove(user);
             state.grants.retain(|(granted, _)| granted != user);
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    async fn view(&self, server: &SqlServer) -> PortResult<SqlView> {
+        let mut view = None;
+        self.call("view", &server.host, (&server.host, &server.administrator), |state| {
+            view.clone_from(&state.view);
+            state.view.is_some().then_some(()).ok_or_else(|| Trouble::Missing(server.host.clone()))
+        })?;
+        Ok(view.unwrap_or_default())
+    }
+
+    async fn restore_quorum(&self, server: &SqlServer) -> PortResult<()> {
+        self.call("restore_quorum", &server.host, (&server.host, &server.administrator), |state| {
+            if let Some(view) = &mut state.view {
+                view.primary = true;
+            }
             Ok(())
         })?;
         Ok(())

@@ -20,7 +20,8 @@ else
     exit 1
 fi
 
-report >/dev/termination-log
+find_position
+write_report
 if [ "$install" = yes ]; then
     touch "$data/.installing"
     find "$data" -mindepth 1 -maxdepth 1 ! -name .installing ! -name lost+found -exec rm -rf {} +

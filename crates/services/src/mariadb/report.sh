@@ -2,8 +2,14 @@
 # of the pod.
 data=/var/lib/mysql
 settings=/etc/openstack/mariadb.cnf
+# The next start of the server waits with this ticket; position is that of the report.
+ticket_file=/run/mysqld/ticket
+position_file=/run/mysqld/position
 
-position() {
+# Sets uuid, sequence and safe; uuid is empty if the volume has no position.
+find_position() {
+    uuid='' sequence=-1 safe=0
+    if [ ! -d "$data/mysql" ] || [ -e "$data/.installing" ]; then return 0; fi
     # After a clean shutdown the position is in a file; after a crash only the server can recover it.
     uuid=$(sed -n 's/^uuid: *//p' "$data/grastate.dat" 2>/dev/null || :)
     sequence=$(sed -n 's/^seqno: *//p' "$data/grastate.dat" 2>/dev/null || :)
@@ -14,8 +20,7 @@ position() {
         # It joins no cluster, but does not start without a cluster address.
         if ! mariadbd --defaults-file="$settings" --wsrep-recover --wsrep-cluster-address=gcomm:// --skip-networking \
             --log-error="$log" >&2; then
-            printf 'The database cannot recover its position:\n'
-            tail -n 3 "$log"
+            { printf 'The database cannot recover its position:\n' && tail -n 3 "$log"; } >/dev/termination-log
             exit 1
         fi
         recovered=$(sed -n 's/.*WSREP: Recovered position: *\([^ ,]*\).*/\1/p' "$log" | tail -n 1)
@@ -23,13 +28,20 @@ position() {
         uuid=${recovered%%:*}
         sequence=${recovered##*:}
     fi
+    # A server that never joined a cluster has a UUID of zeros.
+    case $uuid in *[!0-]*) ;; *) uuid='' sequence=-1 ;; esac
+    safe=${safe:-0}
 }
 
-report() {
+# Writes a report of the position. The next start of the server, and only that one, has its ticket.
+write_report() {
+    next=$(cat /proc/sys/kernel/random/uuid)
+    printf '%s %s\n' "$sequence" "$uuid" >"$position_file"
+    printf '%s\n' "$next" >"$ticket_file"
     if [ ! -d "$data/mysql" ] || [ -e "$data/.installing" ]; then
-        printf '{"state":"empty"}\n'
+        printf '{"state":"empty","ticket":"%s"}\n' "$next" >/dev/termination-log
     else
-        position
-        printf '{"state":"data","uuid":"%s","sequence":%s,"safe":%s}\n' "${uuid:-}" "${sequence:--1}" "${safe:-0}"
+        printf '{"state":"data","uuid":"%s","sequence":%s,"safe":%s,"ticket":"%s"}\n' \
+            "$uuid" "$sequence" "$safe" "$next" >/dev/termination-log
     fi
 }

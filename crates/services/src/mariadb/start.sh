@@ -1,32 +1,51 @@
-# Starts one member of the Galera cluster: it joins running members, or bootstraps the cluster if instructed.
+# Starts one member of the Galera cluster: it joins members that serve, or bootstraps the cluster if instructed.
 set -eu
 . /etc/openstack/report.sh
 
 live=/etc/openstack/live
-ran=/run/mysqld/ran
-ordered="$data/.bootstrapped"
+# Survivors of a crash need this time to notice that they lost the quorum.
+suspect_seconds=6
 
-# From now on other members can connect to this one.
-self=$POD_NAME.
-members=$(cat "$live/members")
+# The report of the container before this one is current, because no server ran since. Its ticket is valid for this
+# start only.
+ticket=$(cat "$ticket_file" 2>/dev/null || :)
+rm -f "$ticket_file"
+if [ -n "$ticket" ]; then
+    read -r sequence uuid <"$position_file"
+else
+    find_position
+fi
+
+hosts=$(cat "$live/members")
+
+query() {
+    MYSQL_PWD=$ROOT_PASSWORD timeout 3 mariadb --no-defaults --skip-ssl --connect-timeout=2 --host="$1" --port=3307 \
+        --user=root -N -B -e "$2" 2>&1
+}
 
 serves() {
-    timeout 1 bash -c "exec 3<>/dev/tcp/$1/4567" 2>/dev/null
+    case $(query "$1" "SHOW STATUS LIKE 'wsrep_cluster_status'") in
+    *non-Primary*) return 1 ;;
+    *Primary*) return 0 ;;
+    # The administrator's password changes while members restart one by one.
+    *'ERROR 1045'*) return 0 ;;
+    *) return 1 ;;
+    esac
 }
 
-a_peer_serves() {
-    for member in $members; do
-        case $member in "$self"*) continue ;; esac
-        if serves "$member"; then return 0; fi
+# After growth the list of a single member may be outdated for a minute; the addresses of the Service are not.
+added_hosts() {
+    if [ "$(cat "$live/mode")" = single ]; then
+        timeout 3 getent ahostsv4 "$MEMBERS" | cut -d ' ' -f 1 | sort -u
+    fi
+}
+
+a_member_serves() {
+    for host in $hosts $(added_hosts); do
+        case $host in "$POD_NAME".* | "$POD_IP") continue ;; esac
+        if serves "$host"; then return 0; fi
     done
     return 1
-}
-
-# An instruction names this pod and a number and is executed once, so a container restart never bootstraps a second
-# cluster.
-instructed_to_bootstrap() {
-    order=$(sed -n 's/^openstack.k8s.io\/galera-bootstrap="\(.*\)"$/\1/p' /etc/podinfo/annotations)
-    [ -n "$order" ] && [ "${order%%/*}" = "$POD_UID" ] && [ "$(cat "$ordered" 2>/dev/null)" != "$order" ]
 }
 
 # Sets the password of the administrator at each start through the socket, which needs no password, so that a
@@ -35,9 +54,11 @@ prepare_administrator() {
     until mariadb --defaults-file="$settings" -N -e "SHOW STATUS LIKE 'wsrep_ready'" 2>/dev/null | grep -q ON; do
         sleep 0.5
     done
+    password=${ROOT_PASSWORD//\\/\\\\}
+    password=${password//\'/\'\'}
     mariadb --defaults-file="$settings" <<SQL
 CREATE USER IF NOT EXISTS 'root'@'%';
-ALTER USER 'root'@'%' IDENTIFIED BY '$ROOT_PASSWORD';
+ALTER USER 'root'@'%' IDENTIFIED BY '$password';
 GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION;
 SQL
     touch /run/mysqld/prepared
@@ -46,12 +67,23 @@ SQL
 run() {
     # A view saved by a crash makes a joiner wait for members that may be lost.
     rm -f "$data/gvwstate.dat" /run/mysqld/prepared
-    touch "$ran"
+    # With its position, the cluster keeps its UUID, and a member receives only the transactions that it misses.
+    if [ -n "$uuid" ]; then set -- "$@" --wsrep-start-position="$uuid:$sequence"; fi
     prepare_administrator &
     unset ROOT_PASSWORD
-    addresses=$(printf '%s' "$members" | tr -s ' \n' ',')
+    addresses=$(printf '%s' "$hosts" | tr -s ' \n' ',')
     exec mariadbd --defaults-file="$settings" --wsrep-node-address="$POD_IP" --wsrep-node-name="$POD_NAME" \
         --wsrep-cluster-address="gcomm://$addresses" "$@"
+}
+
+# A donor is slow, so the member that receives all writes sends its data only if there is no other.
+join() {
+    writer=$(query "$SERVICE" 'SELECT @@wsrep_node_name' || :)
+    donors=
+    for host in $hosts; do
+        case ${host%%.*} in "$POD_NAME" | "$writer") ;; *) donors=$donors${host%%.*}, ;; esac
+    done
+    run --wsrep-sst-donor="$donors"
 }
 
 bootstrap() {
@@ -61,20 +93,25 @@ bootstrap() {
     run --wsrep-new-cluster
 }
 
+# A single member needs no instruction, except if its data is gone.
+may_start_alone() {
+    [ "$(cat "$live/mode")" = single ] && { [ -n "$uuid" ] || [ "$(cat "$live/formed")" = no ]; }
+}
+
+instruction() {
+    sed -n 's/^openstack.k8s.io\/galera-bootstrap="\(.*\)"$/\1/p' /etc/podinfo/annotations
+}
+
 waited=0
 while :; do
-    if a_peer_serves; then run; fi
-    if [ "$(cat "$live/mode")" = single ]; then bootstrap; fi
-    if instructed_to_bootstrap; then
-        printf '%s' "$order" >"$ordered"
-        sync "$ordered"
-        bootstrap
-    fi
-    # After a crash the report of the init container is outdated: write a new one and exit, once.
-    if [ -e "$ran" ] && [ "$waited" -ge 10 ]; then
-        rm "$ran"
-        report >/dev/termination-log
-        exit 3
+    if [ -n "$ticket" ] || [ "$waited" -ge "$suspect_seconds" ] || may_start_alone; then
+        if a_member_serves; then join; fi
+        if may_start_alone; then bootstrap; fi
+        if [ -z "$ticket" ]; then
+            write_report
+            exit 3
+        fi
+        if [ "$(instruction)" = "$ticket" ]; then bootstrap; fi
     fi
     waited=$((waited + 1))
     sleep 1

@@ -168,7 +168,7 @@ fn give_order(direction: &mut Direction, member: &Member, value: String) {
             pod: member.name.clone(),
             uid: member.uid.clone(),
             annotation: ORDER,
-            value,
+            value: Some(value),
         });
     }
 }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     fn orders(direction: &Direction) -> Vec<(&str, &str)> {
-        direction.orders.iter().map(|order| (order.pod.as_str(), order.value.as_str())).collect()
+        direction.orders.iter().map(|order| (order.pod.as_str(), order.value.as_deref().unwrap_or_default())).collect()
     }
 
     #[test]
