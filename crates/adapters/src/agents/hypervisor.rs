@@ -1,5 +1,7 @@
 //! Hypervisors, through the Compute API.
 
+use std::collections::BTreeSet;
+
 use openstack_operator_engine::ports::{AdminState, Agent};
 use reqwest::Method;
 use serde::Deserialize;
@@ -13,6 +15,7 @@ use crate::identity::session::Session;
 pub(super) const VERSION: &str = "compute 2.53";
 /// Number of instances to list; the status shows only some of them.
 const PAGE: &str = "100";
+const HYPERVISOR_PAGE: &str = "500";
 
 pub(super) struct Hypervisors<'a>(pub(super) Session<'a>);
 
@@ -28,6 +31,17 @@ struct Service {
 }
 
 #[derive(Deserialize)]
+struct Hypervisor {
+    id: String,
+    service: HypervisorService,
+}
+
+#[derive(Deserialize)]
+struct HypervisorService {
+    host: String,
+}
+
+#[derive(Deserialize)]
 struct Instance {
     id: String,
     name: String,
@@ -36,9 +50,10 @@ struct Instance {
 impl Hypervisors<'_> {
     pub(super) async fn list(&self) -> Result<Vec<Agent>, Failure> {
         let services = self.services(&[]).await?.into_iter();
+        let mapped = self.mapped_hosts().await?;
         Ok(services
             .map(|service| Agent {
-                up: service.state == "up",
+                up: service.state == "up" && mapped.contains(&service.host),
                 admin_state: match (service.status.as_str(), service.disabled_reason.as_deref()) {
                     ("enabled", _) => AdminState::Enabled,
                     (_, Some(DISABLED_REASON)) => AdminState::DisabledByOperator,
@@ -47,6 +62,22 @@ impl Hypervisors<'_> {
                 node: service.host,
             })
             .collect())
+    }
+
+    /// Hosts that belong to a cell. The scheduler ignores others, and the API lists no hypervisors of them.
+    async fn mapped_hosts(&self) -> Result<BTreeSet<String>, Failure> {
+        let mut hosts = BTreeSet::new();
+        let mut marker: Option<String> = None;
+        loop {
+            let mut query = vec![("limit", HYPERVISOR_PAGE)];
+            query.extend(marker.as_deref().map(|marker| ("marker", marker)));
+            let response =
+                self.0.send(Method::GET, &["os-hypervisors", "detail"], &query, Body::Empty).await?;
+            let page: Vec<Hypervisor> = response.field(&["hypervisors"])?;
+            let Some(last) = page.last() else { return Ok(hosts) };
+            marker = Some(last.id.clone());
+            hosts.extend(page.into_iter().map(|hypervisor| hypervisor.service.host));
+        }
     }
 
     pub(super) async fn instances(&self, node: &str) -> Result<Vec<String>, Failure> {

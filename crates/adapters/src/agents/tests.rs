@@ -14,6 +14,8 @@ use crate::testing::{FakeResponse, FakeService, Outcome, Request, Server, failur
 /// An identity service and a compute service in one.
 struct Cloud {
     services: BTreeMap<String, Value>,
+    /// Hosts that belong to a cell.
+    mapped: Vec<&'static str>,
     instances: Vec<Value>,
 }
 
@@ -32,6 +34,13 @@ impl FakeService for Cloud {
                 };
                 let services: Vec<&Value> = self.services.values().filter(wanted).collect();
                 FakeResponse::new(200, json!({ "services": services }))
+            }
+            // One hypervisor on each page.
+            (&Method::GET, ["v2.1", "os-hypervisors", "detail"]) => {
+                let first = request.field("marker").map_or(0, |marker| marker.len());
+                let page = self.mapped.iter().skip(first).take(1);
+                let page = page.map(|host| json!({ "id": "i".repeat(first + 1), "service": { "host": host } }));
+                FakeResponse::new(200, json!({ "hypervisors": page.collect::<Vec<_>>() }))
             }
             (&Method::PUT, ["v2.1", "os-services", id]) => match self.services.get_mut(*id) {
                 Some(service) => {
@@ -69,7 +78,8 @@ async fn start() -> Result<(Server<Cloud>, NodeAgents, RegistryLogin), Box<dyn s
     let (id, mut scheduler) = service("3", "scheduler-0");
     scheduler["binary"] = json!("sample-scheduler");
     services.insert(id, scheduler);
-    let server = Server::start(Cloud { services, instances: Vec::new() }).await?;
+    let mapped = vec!["node-a", "node-b"];
+    let server = Server::start(Cloud { services, mapped, instances: Vec::new() }).await?;
     let administrator = Login { username: "admin".to_owned(), password: "secret".to_owned() };
     let identity = IdentityLogin { url: format!("{}/v3", server.url), administrator };
     let registry = RegistryLogin::Hypervisors { url: format!("{}/v2.1", server.url), identity };
@@ -94,6 +104,18 @@ async fn only_compute_services_are_listed() -> Outcome {
     assert_eq!(
         found,
         [agent("node-a", true, AdminState::Enabled), agent("node-b", false, AdminState::Unmanaged)]
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_hypervisor_is_up_once_its_host_belongs_to_a_cell() -> Outcome {
+    let (server, agents, registry) = start().await?;
+    server.change(|cloud| cloud.mapped = vec!["node-b"]);
+    let found = agents.list(&registry).await?;
+    assert_eq!(
+        found,
+        [agent("node-a", false, AdminState::Enabled), agent("node-b", true, AdminState::Enabled)]
     );
     Ok(())
 }

@@ -6,6 +6,7 @@ mod declarations;
 mod descriptions;
 mod effects;
 mod fixture;
+mod galera_scripts;
 mod golden;
 mod invariants;
 mod laws;

@@ -13,11 +13,11 @@ use crate::fixture::{case, cases};
 const MOVED: [&str; 5] = ["/etc/openstack/", "/etc/podinfo/", "/var/lib/", "/run/", "/dev/termination-log"];
 
 /// Test directory instead of the file system of a container.
-struct Sandbox(PathBuf);
+pub(crate) struct Sandbox(PathBuf);
 
 impl Sandbox {
     /// An empty directory with the files of a case at their paths.
-    fn new(name: &str, title: &str) -> Self {
+    pub(crate) fn new(name: &str, title: &str) -> Self {
         let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("scripts").join(name);
         if root.exists() {
             fs::remove_dir_all(&root).unwrap();
@@ -40,29 +40,29 @@ impl Sandbox {
         MOVED.iter().fold(text.to_owned(), |text, path| text.replace(path, &format!("{root}{path}")))
     }
 
-    fn write(&self, path: &str, text: &str) {
+    pub(crate) fn write(&self, path: &str, text: &str) {
         let path = self.0.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
-    fn read(&self, path: &str) -> String {
+    pub(crate) fn read(&self, path: &str) -> String {
         fs::read_to_string(self.0.join(path)).unwrap_or_default()
     }
 
-    fn has(&self, path: &str) -> bool {
+    pub(crate) fn has(&self, path: &str) -> bool {
         self.0.join(path).exists()
     }
 
     /// Adds a stub program.
-    fn program(&self, name: &str, script: &str) {
+    pub(crate) fn program(&self, name: &str, script: &str) {
         let path = format!("bin/{name}");
         self.write(&path, &format!("#!/usr/bin/env bash\nset -eu\nroot={}\n{script}", self.0.display()));
         fs::set_permissions(self.0.join(path), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     /// Runs a script and waits for all its child processes.
-    fn run(&self, script: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    pub(crate) fn run(&self, script: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
         let path = format!("{}:{}", self.0.join("bin").display(), std::env::var("PATH").unwrap());
         Command::new("bash")
             .arg(self.0.join("etc/openstack").join(script))
@@ -74,7 +74,7 @@ impl Sandbox {
     }
 }
 
-fn errors(output: &Output) -> String {
+pub(crate) fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -106,6 +106,18 @@ fn volume(name: &str, files: &[&str]) -> Sandbox {
     sandbox
 }
 
+/// Ticket of the next start of a database.
+fn ticket(sandbox: &Sandbox) -> String {
+    sandbox.read("run/mysqld/ticket").trim().to_owned()
+}
+
+fn report(sandbox: &Sandbox, sequence: i64, safe: u8) -> String {
+    let ticket = ticket(sandbox);
+    format!(
+        "{{\"state\":\"data\",\"uuid\":\"12-34\",\"sequence\":{sequence},\"safe\":{safe},\"ticket\":\"{ticket}\"}}\n"
+    )
+}
+
 #[test]
 fn an_empty_volume_gets_a_database() {
     let interrupted = ["mysql/half", ".installing", "ibdata1"];
@@ -123,7 +135,8 @@ fn an_empty_volume_gets_a_database() {
         let output = sandbox.run("prepare.sh", &[], &[]);
         assert!(output.status.success(), "{name}: {}", errors(&output));
         assert!(sandbox.has("var/lib/mysql/mysql"), "{name}");
-        assert_eq!(sandbox.read("dev/termination-log"), "{\"state\":\"empty\"}\n", "{name}");
+        let report = format!("{{\"state\":\"empty\",\"ticket\":\"{}\"}}\n", ticket(&sandbox));
+        assert_eq!(sandbox.read("dev/termination-log"), report, "{name}");
         for file in files {
             let stays = file.starts_with("lost+found");
             assert_eq!(sandbox.has(&format!("var/lib/mysql/{file}")), stays, "{name}: {file}");
@@ -168,8 +181,7 @@ fn an_existing_database_is_kept_and_reported() {
     sandbox.program("mariadb-install-db", "touch $root/installed");
     let output = sandbox.run("prepare.sh", &[], &[]);
     assert!(output.status.success(), "{}", errors(&output));
-    let report = "{\"state\":\"data\",\"uuid\":\"12-34\",\"sequence\":56,\"safe\":1}\n";
-    assert_eq!(sandbox.read("dev/termination-log"), report);
+    assert_eq!(sandbox.read("dev/termination-log"), report(&sandbox, 56, 1));
     assert_eq!(sandbox.read("var/lib/mysql/cloud/table.ibd"), "precious");
     assert!(!sandbox.has("installed"));
 }
@@ -190,8 +202,7 @@ fn a_crashed_database_reports_its_position_or_the_error() {
     sandbox.program("mariadbd", RECOVERY);
     let output = sandbox.run("prepare.sh", &[], &[]);
     assert!(output.status.success(), "{}", errors(&output));
-    let report = "{\"state\":\"data\",\"uuid\":\"12-34\",\"sequence\":57,\"safe\":0}\n";
-    assert_eq!(sandbox.read("dev/termination-log"), report);
+    assert_eq!(sandbox.read("dev/termination-log"), report(&sandbox, 57, 0));
     sandbox.write("broken", "");
     assert!(!sandbox.run("prepare.sh", &[], &[]).status.success());
     assert!(sandbox.read("dev/termination-log").contains("the log is corrupt"));

@@ -1,0 +1,169 @@
+//! Scripts of a Galera member: which server starts, with which position, and on whose instruction.
+
+use std::process::Output;
+
+use crate::scripts::{Sandbox, errors};
+
+const VARIABLES: [(&str, &str); 5] = [
+    ("POD_NAME", "test-1"),
+    ("POD_IP", "10.0.0.1"),
+    ("SERVICE", "test.openstack.svc"),
+    ("MEMBERS", "test-members.openstack.svc"),
+    ("ROOT_PASSWORD", "it's \\ secret"),
+];
+
+/// Recovers a position like the server, or records how it was started.
+const SERVER: &str = r#"
+case " $* " in
+*' --wsrep-recover '*)
+    for word; do case $word in --log-error=*) echo 'WSREP: Recovered position: 12-34:57' >>"${word#*=}" ;; esac; done ;;
+*) printf '%s\n' "$@" >"$root/started" ;;
+esac"#;
+
+/// Answers the local server's script; other members answer with the content of `cluster`, and the writer with its name.
+const CLIENT: &str = r#"
+case " $* " in
+*' --defaults-file='*-N*) echo 'wsrep_ready ON' ;;
+*' --defaults-file='*) cat >>"$root/statements" ;;
+*' --host=test.openstack.svc '*) echo test-0 ;;
+*) cat "$root/cluster" 2>/dev/null || { echo 'ERROR 2002 (HY000): cannot connect' >&2; exit 1; } ;;
+esac"#;
+
+/// A member of three with data that a crash left, whose other members do not respond.
+fn crashed(name: &str, title: &str) -> Sandbox {
+    let sandbox = Sandbox::new(name, title);
+    sandbox.write("var/lib/mysql/mysql/user.frm", "");
+    sandbox.write("var/lib/mysql/grastate.dat", "uuid: 12-34\nseqno: -1\nsafe_to_bootstrap: 0\n");
+    sandbox.write("etc/podinfo/annotations", "");
+    sandbox.program("mariadbd", SERVER);
+    sandbox.program("mariadb", CLIENT);
+    sandbox.program("getent", "");
+    // Ends a start that waits in vain.
+    sandbox.program("sleep", "echo >>$root/slept; [ $(wc -l <$root/slept) -lt 20 ] || kill $PPID");
+    sandbox
+}
+
+/// The same after it has reported.
+fn reported(name: &str, title: &str, position: &str) -> Sandbox {
+    let sandbox = crashed(name, title);
+    sandbox.write("run/mysqld/ticket", "t1\n");
+    sandbox.write("run/mysqld/position", &format!("{position}\n"));
+    sandbox
+}
+
+fn instruct(sandbox: &Sandbox, ticket: &str) {
+    sandbox.write("etc/podinfo/annotations", &format!("openstack.k8s.io/galera-bootstrap=\"{ticket}\"\n"));
+}
+
+fn start(sandbox: &Sandbox) -> Output {
+    sandbox.run("start.sh", &[], &VARIABLES)
+}
+
+fn started(sandbox: &Sandbox) -> String {
+    sandbox.read("started")
+}
+
+#[test]
+fn an_instruction_for_another_start_is_ignored() {
+    for instruction in ["t0", "uid/0", ""] {
+        let sandbox = reported(&format!("galera-other-{}", instruction.len()), "mariadb-rich", "57 12-34");
+        instruct(&sandbox, instruction);
+        start(&sandbox);
+        assert_eq!(started(&sandbox), "", "{instruction}");
+        assert!(!sandbox.has("run/mysqld/ticket"), "a ticket is valid for one start");
+    }
+}
+
+#[test]
+fn the_instructed_member_keeps_the_history_of_its_cluster() {
+    let sandbox = reported("galera-bootstrap", "mariadb-rich", "57 12-34");
+    instruct(&sandbox, "t1");
+    let output = start(&sandbox);
+    assert!(output.status.success(), "{}", errors(&output));
+    let arguments = started(&sandbox);
+    assert!(arguments.contains("--wsrep-new-cluster\n--wsrep-start-position=12-34:57\n"), "{arguments}");
+    assert!(sandbox.read("var/lib/mysql/grastate.dat").contains("safe_to_bootstrap: 1"));
+    let statements = sandbox.read("statements");
+    assert!(statements.contains(r"IDENTIFIED BY 'it''s \\ secret'"), "{statements}");
+    assert!(!errors(&output).contains("secret"));
+}
+
+#[test]
+fn a_start_after_a_crash_reports_and_ends_and_its_ticket_is_for_the_next_one() {
+    let sandbox = crashed("galera-crash", "mariadb-rich");
+    instruct(&sandbox, "");
+    let output = start(&sandbox);
+    assert_eq!(output.status.code(), Some(3), "{}", errors(&output));
+    assert_eq!(started(&sandbox), "");
+    let ticket = sandbox.read("run/mysqld/ticket").trim().to_owned();
+    let report = format!(
+        "{{\"state\":\"data\",\"uuid\":\"12-34\",\"sequence\":57,\"safe\":0,\"ticket\":\"{ticket}\"}}\n"
+    );
+    assert_eq!(sandbox.read("dev/termination-log"), report);
+    assert!(sandbox.read("slept").lines().count() >= 5, "survivors need time to notice");
+    instruct(&sandbox, &ticket);
+    start(&sandbox);
+    assert!(started(&sandbox).contains("--wsrep-start-position=12-34:57"));
+}
+
+#[test]
+fn a_member_joins_only_a_cluster_with_a_quorum() {
+    let sandbox = reported("galera-minority", "mariadb-rich", "57 12-34");
+    sandbox.write("cluster", "wsrep_cluster_status\tnon-Primary\n");
+    start(&sandbox);
+    assert_eq!(started(&sandbox), "");
+    for (name, answer) in [
+        ("quorum", "wsrep_cluster_status\tPrimary\n"),
+        ("password", "ERROR 1045 (28000): Access denied for user 'root'\n"),
+    ] {
+        let sandbox = reported(&format!("galera-{name}"), "mariadb-rich", "57 12-34");
+        sandbox.write("cluster", answer);
+        instruct(&sandbox, "t1");
+        let output = start(&sandbox);
+        assert!(output.status.success(), "{}", errors(&output));
+        let arguments = started(&sandbox);
+        assert!(!arguments.contains("--wsrep-new-cluster"), "{name}: a cluster that serves is joined");
+        assert!(arguments.contains("--wsrep-start-position=12-34:57"), "{name}: {arguments}");
+        assert!(arguments.contains("--wsrep-sst-donor=test-2,\n"), "{name}: not the writer: {arguments}");
+    }
+}
+
+#[test]
+fn a_single_member_starts_alone_unless_its_data_is_gone() {
+    for (formed, position, starts) in
+        [("yes", "57 12-34", true), ("no", "-1 ", true), ("no", "57 12-34", true), ("yes", "-1 ", false)]
+    {
+        let sandbox = reported(&format!("galera-single-{formed}-{}", position.len()), "mariadb-minimal", position);
+        sandbox.write("etc/openstack/live/formed", formed);
+        start(&sandbox);
+        let arguments = started(&sandbox);
+        assert_eq!(arguments.contains("--wsrep-new-cluster"), starts, "{formed} {position}: {arguments}");
+    }
+    let sandbox = reported("galera-single-grown", "mariadb-minimal", "57 12-34");
+    sandbox.program("getent", "echo '10.0.0.1 STREAM x'; echo '10.0.0.2 STREAM x'");
+    sandbox.write("cluster", "wsrep_cluster_status\tPrimary\n");
+    start(&sandbox);
+    assert!(!started(&sandbox).contains("--wsrep-new-cluster"), "the cluster has grown meanwhile");
+}
+
+#[test]
+fn a_server_is_ready_when_it_serves_and_its_administrator_is_prepared() {
+    let sandbox = crashed("galera-check", "mariadb-minimal");
+    let ready = |sandbox: &Sandbox| sandbox.run("check.sh", &["ready"], &[]).status.success();
+    sandbox.program("mariadb", "printf 'wsrep_ready ON\nwsrep_local_state 4\n'");
+    assert!(!ready(&sandbox), "the password of the administrator is not set");
+    sandbox.write("run/mysqld/prepared", "");
+    assert!(ready(&sandbox));
+    sandbox.program("mariadb", "printf 'wsrep_local_state 4\n'");
+    assert!(!ready(&sandbox), "it lost the quorum");
+}
+
+#[test]
+fn a_state_transfer_is_not_interrupted() {
+    let sandbox = crashed("galera-alive", "mariadb-minimal");
+    sandbox.program("mariadb-admin", "exit 1");
+    let alive = |sandbox: &Sandbox| sandbox.run("check.sh", &["alive"], &[]).status.success();
+    assert!(!alive(&sandbox));
+    sandbox.write("var/lib/mysql/sst_in_progress", "");
+    assert!(alive(&sandbox));
+}
