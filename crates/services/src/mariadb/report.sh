@@ -10,6 +10,8 @@ position_file=/run/mysqld/position
 find_position() {
     uuid='' sequence=-1 safe=0
     if [ ! -d "$data/mysql" ] || [ -e "$data/.installing" ]; then return 0; fi
+    # A member that was killed during a state transfer has incomplete data.
+    if [ -e "$data/sst_in_progress" ]; then return 0; fi
     # After a clean shutdown the position is in a file; after a crash only the server can recover it.
     uuid=$(sed -n 's/^uuid: *//p' "$data/grastate.dat" 2>/dev/null || :)
     sequence=$(sed -n 's/^seqno: *//p' "$data/grastate.dat" 2>/dev/null || :)

@@ -107,6 +107,17 @@ fn a_start_after_a_crash_reports_and_ends_and_its_ticket_is_for_the_next_one() {
 }
 
 #[test]
+fn a_member_that_was_killed_during_a_state_transfer_joins_without_a_position() {
+    let sandbox = crashed("galera-transfer", "mariadb-rich");
+    sandbox.write("var/lib/mysql/sst_in_progress", "");
+    sandbox.write("cluster", "wsrep_cluster_status\tPrimary\n");
+    let output = start(&sandbox);
+    assert!(output.status.success(), "{}", errors(&output));
+    let arguments = started(&sandbox);
+    assert!(arguments.contains("--wsrep-sst-donor=") && !arguments.contains("start-position"), "{arguments}");
+}
+
+#[test]
 fn a_member_joins_only_a_cluster_with_a_quorum() {
     let sandbox = reported("galera-minority", "mariadb-rich", "57 12-34");
     sandbox.write("cluster", "wsrep_cluster_status\tnon-Primary\n");
