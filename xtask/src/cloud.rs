@@ -281,7 +281,7 @@ mod tests {
         let sample = directories.checkout.join("samples/minimal.yaml");
         add_cluster(&mut graph, &directories, &settings, &builder, &[sample])?;
         let first = graph.runnable();
-        assert_eq!(first[..3], ["build openstack-operator", "build kubernetes", "build traefik"]);
+        assert_eq!(first[..3], ["build openstack-operator", "build registry", "build kubernetes"]);
         assert_eq!(graph.prerequisites("image operator").last(), Some(&"build openstack-operator"));
         fs::remove_dir_all(cache)?;
         Ok(())

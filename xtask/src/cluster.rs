@@ -134,7 +134,8 @@ pub(crate) fn prepare(directories: &Directories, arguments: &Up) -> Result<Setti
 pub(crate) const READY: [&str; 3] = ["cluster DNS", "storage", "Gateway"];
 
 /// Adds the steps that build a cluster; each waits only for its prerequisites. Where slots are short, the step that was
-/// added first starts first: the longest builds, then the other parts of a node, then those of pods.
+/// added first starts first: the registry, which every image needs, the longest builds, then the other parts of a node,
+/// then those of pods.
 pub(crate) fn add_steps<'a>(
     graph: &mut Graph<'a>,
     directories: &'a Directories,
@@ -143,11 +144,11 @@ pub(crate) fn add_steps<'a>(
 ) -> Result<()> {
     let addresses = &settings.addresses;
     let programs =
-        [Program::Kubernetes, Program::Traefik, Program::Registry, Program::Etcd, Program::Containerd];
+        [Program::Registry, Program::Kubernetes, Program::Traefik, Program::Etcd, Program::Containerd];
     for program in programs {
         program.add_step(graph, directories);
     }
-    graph.add("node file system", Weight::Heavy, &[], |log| {
+    graph.add("node file system", Weight::Packages, &[], |log| {
         Ok(node::build_file_system(directories, log)?.detail())
     });
     builder.add_steps(graph, &["base"])?;
@@ -156,7 +157,7 @@ pub(crate) fn add_steps<'a>(
             program.add_step(graph, directories);
         }
         let after = [images::PUSH_STEP, &program.step()];
-        graph.add(image_step(program), Weight::Heavy, &after, move |log| {
+        graph.add(image_step(program), Weight::Packages, &after, move |log| {
             addons::build_image(builder, program, log)
         });
     }

@@ -11,9 +11,13 @@ use crate::directories::Directories;
 use crate::progress::Progress;
 
 /// Whether a step keeps a core busy or mostly waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Weight {
+    /// A compiler.
     Heavy,
+    /// Installs packages: it waits for downloads and disks in turn with a core. These steps run beside the heavy ones,
+    /// so that no core is idle at the end, when only a chain of images is left.
+    Packages,
     Light,
 }
 
@@ -37,9 +41,10 @@ struct State {
     done: BTreeSet<String>,
     /// Prerequisites of the steps that are not ready, by position.
     waiting: BTreeMap<usize, Vec<String>>,
-    /// Steps that can start, by position. Heavy steps start in this order.
+    /// Steps that can start, by position. Steps of a weight start in this order.
     ready: BTreeMap<usize, Weight>,
-    slots: usize,
+    /// Free slots by weight. Steps of other weights need none.
+    slots: BTreeMap<Weight, usize>,
     failure: Option<anyhow::Error>,
 }
 
@@ -62,16 +67,13 @@ impl State {
 
     /// Whether the step may start now; if so, it occupies its slot.
     fn take_turn(&mut self, position: usize) -> bool {
-        let first_heavy = self.ready.iter().find(|(_, weight)| **weight == Weight::Heavy);
-        match self.ready.get(&position) {
-            None => return false,
-            Some(Weight::Light) => {}
-            Some(Weight::Heavy) => {
-                if self.slots == 0 || first_heavy.map(|(&first, _)| first) != Some(position) {
-                    return false;
-                }
-                self.slots -= 1;
+        let Some(weight) = self.ready.get(&position).copied() else { return false };
+        let first = self.ready.iter().find(|(_, other)| **other == weight);
+        if let Some(slots) = self.slots.get_mut(&weight) {
+            if *slots == 0 || first.is_some_and(|(&first, _)| first != position) {
+                return false;
             }
+            *slots -= 1;
         }
         self.ready.remove(&position);
         true
@@ -122,8 +124,7 @@ impl<'a> Graph<'a> {
             done: BTreeSet::new(),
             waiting: self.tasks.iter().map(|task| task.after.clone()).enumerate().collect(),
             ready: BTreeMap::new(),
-            // One step more than cores: builds also wait for downloads, disks and linkers.
-            slots: thread::available_parallelism().map_or(1, usize::from) + 1,
+            slots: slots(thread::available_parallelism().map_or(1, usize::from)),
             failure: None,
         };
         state.make_ready(&weights);
@@ -168,6 +169,11 @@ impl<'a> Graph<'a> {
     }
 }
 
+/// One compiler more than cores, because builds also wait for downloads and linkers.
+fn slots(cores: usize) -> BTreeMap<Weight, usize> {
+    BTreeMap::from([(Weight::Heavy, cores + 1), (Weight::Packages, cores)])
+}
+
 /// Coordinates the threads of the steps.
 struct Scheduler<'a> {
     state: Mutex<State>,
@@ -185,8 +191,8 @@ impl Scheduler<'_> {
         let step = self.progress.step(&task.name);
         let result = Log::create(self.directories, &task.name).and_then(|log| (task.work)(&log));
         let mut state = self.lock();
-        if task.weight == Weight::Heavy {
-            state.slots += 1;
+        if let Some(slots) = state.slots.get_mut(&task.weight) {
+            *slots += 1;
         }
         match result {
             Ok(detail) => {
@@ -269,16 +275,18 @@ mod tests {
 
     #[test]
     fn the_first_added_step_gets_the_slot() {
-        let weights = [Weight::Heavy, Weight::Heavy, Weight::Light];
-        let waiting = (0..3).map(|position| (position, Vec::new())).collect();
+        let weights = [Weight::Heavy, Weight::Heavy, Weight::Light, Weight::Packages];
+        let waiting = (0..4).map(|position| (position, Vec::new())).collect();
+        let slots = BTreeMap::from([(Weight::Heavy, 1), (Weight::Packages, 1)]);
         let mut state =
-            State { done: BTreeSet::new(), waiting, ready: BTreeMap::new(), slots: 1, failure: None };
+            State { done: BTreeSet::new(), waiting, ready: BTreeMap::new(), slots, failure: None };
         assert!(!state.take_turn(0), "no step is ready yet");
         state.make_ready(&weights);
         assert!(!state.take_turn(1), "another heavy step comes first");
         assert!(state.take_turn(2), "a light step needs no slot");
         assert!(state.take_turn(0));
         assert!(!state.take_turn(1), "there is no slot left");
+        assert!(state.take_turn(3), "installations do not wait for compilers");
     }
 
     #[test]

@@ -168,7 +168,7 @@ impl Builder {
                 after.push(self.add_program(graph, &name)?);
             }
             let after: Vec<&str> = after.iter().map(String::as_str).collect();
-            graph.add(step(&name), Weight::Heavy, &after, move |log| self.ensure(&name, log));
+            graph.add(step(&name), Weight::Packages, &after, move |log| self.ensure(&name, log));
         }
         Ok(())
     }
