@@ -59,21 +59,23 @@ fn combined_progress(items: &[Item<'_>]) -> Progress {
 }
 
 impl Engine {
-    /// Applies phase by phase; phases after the first unfinished one are reported as not reached.
+    /// Applies phase by phase; phases after the first unfinished one are reported as not reached. The tasks after the
+    /// rollout need neither the route nor the catalog, and neither of these waits for them.
     pub(crate) async fn phases(&self, planned: &Planned<'_>, work: &mut Work) -> Result<(), Stop> {
         let mut registration = self.register_before_start(planned, work).await;
+        let mut finished = None;
         for phase in PHASES {
-            if phase == Phase::Finish {
+            if phase == Phase::Children {
                 self.register(planned, registration.take(), work).await;
+                if let Some(progress) = finished.take() {
+                    work.record(ConditionType::Finished, progress);
+                }
             }
             let Some(list) = planned.phase(phase) else { continue };
             let condition = condition_of(phase);
             work.current = condition;
-            if work.is_stopped() {
-                work.record(condition, Progress::NotReached);
-                continue;
-            }
             let progress = match phase {
+                _ if work.is_stopped() => Progress::NotReached,
                 Phase::Config | Phase::Exposure => {
                     combined_progress(&self.apply_all(planned, list, Order::Together).await?)
                 }
@@ -81,7 +83,11 @@ impl Engine {
                 Phase::Workloads => self.start_workloads(planned, list, registration.as_ref(), work).await?,
                 Phase::Children => self.create_children(planned, list, work).await?,
             };
-            work.record(condition, progress);
+            if phase == Phase::Finish {
+                finished = Some(progress);
+            } else {
+                work.record(condition, progress);
+            }
         }
         Ok(())
     }
@@ -188,8 +194,7 @@ impl Engine {
         ))
     }
 
-    /// Reports the registration. The identity service registers itself here, once it is exposed and before the rollout
-    /// is finished.
+    /// Reports the registration. The identity service registers itself here, once it is exposed.
     async fn register(&self, planned: &Planned<'_>, early: Option<Progress>, work: &mut Work) {
         let Some(catalog) = &planned.plan.catalog else { return };
         let progress = match early {

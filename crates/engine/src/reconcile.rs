@@ -6,7 +6,7 @@ use kube::core::DynamicObject;
 use openstack_operator_model::common::PAUSE_ANNOTATION;
 use openstack_operator_model::condition::{ConditionType, Findings, Progress, Stall};
 use openstack_operator_model::lower::{self, Instance, Observed, task};
-use openstack_operator_model::plan::{Container, Plan, SecretContent};
+use openstack_operator_model::plan::{Container, Plan, SecretContent, SecretPlan};
 use openstack_operator_model::service::AnyService;
 use serde_json::json;
 
@@ -14,6 +14,7 @@ use crate::engine::{Engine, FINALIZER, Key, Outcome, Stop, catch_panic, instance
 use crate::gather::{self, Gathered};
 use crate::phase::Planned;
 use crate::ports::{PortError, PortResult};
+use crate::secret::Owner;
 use crate::work::Work;
 
 impl Engine {
@@ -161,8 +162,17 @@ impl Engine {
         work.current = ConditionType::ConfigReady;
         let mut observed = Observed { installed: work.status.installed.clone(), ..Observed::default() };
         let mut missing = Progress::Done;
-        for secret in &plan.secrets {
-            let ensured = self.ensure_secret(instance, secret).await?;
+        for name in foreign_secrets(plan) {
+            if let Some(facts) = self.secret_facts(&instance.namespace, &name).await? {
+                observed.secrets.insert(name, facts);
+            }
+        }
+        // A key ring depends on a task, whose identity depends on other Secrets.
+        let (rings, others): (Vec<&SecretPlan>, Vec<&SecretPlan>) =
+            plan.secrets.iter().partition(|secret| matches!(secret.content, SecretContent::KeyRing(_)));
+        for secret in others.into_iter().chain(rings) {
+            let owner = Owner { instance, plan, observed: &observed };
+            let ensured = self.ensure_secret(&owner, secret).await?;
             work.recheck_within(ensured.due);
             if let SecretContent::KeyRing(ring) = &secret.content {
                 work.record(ConditionType::Keys(ring.condition), ensured.progress);
@@ -170,11 +180,6 @@ impl Engine {
                 missing = missing.and(ensured.progress);
             }
             observed.secrets.insert(secret.name.clone(), ensured.facts);
-        }
-        for name in foreign_secrets(plan) {
-            if let Some(facts) = self.secret_facts(&instance.namespace, &name).await? {
-                observed.secrets.insert(name, facts);
-            }
         }
         if !plan.databases.is_empty() {
             let progress = match &missing {
