@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use kube::core::DynamicObject;
-use openstack_operator_model::common::PAUSE_ANNOTATION;
-use openstack_operator_model::condition::{ConditionType, Findings, Progress, Stall};
+use openstack_operator_model::common::{ACCEPT_LOSS_ANNOTATION, PAUSE_ANNOTATION};
+use openstack_operator_model::condition::{ConditionType, Progress, Stall};
 use openstack_operator_model::lower::{self, Instance, Observed, task};
 use openstack_operator_model::plan::{Container, Plan, SecretContent, SecretPlan};
 use openstack_operator_model::service::AnyService;
@@ -47,13 +47,7 @@ impl Engine {
         if object.metadata.deletion_timestamp.is_some() {
             return self.cleanup(key, &object, &before).await;
         }
-        let mut work = Work {
-            findings: Findings::default(),
-            status: before.clone(),
-            due: None,
-            current: ConditionType::InputsReady,
-            requeue_now: false,
-        };
+        let mut work = Work::new(&object, before.clone());
         let paused = object.metadata.annotations.as_ref().and_then(|all| all.get(PAUSE_ANNOTATION));
         let stopped = if paused.is_some_and(|value| value == "true") {
             Err(Stop::Stall(Stall::Paused))
@@ -141,6 +135,7 @@ impl Engine {
             work.current = ConditionType::Pruned;
             self.undo_unwanted(&key.namespace, &effects, &mut work.status.effects).await?;
             self.prune(&instance, &plan, &manifests).await?;
+            self.forget_accepted_losses(key, object, work).await?;
         }
         // Nodes leave even while other parts are not done, and pruning does not depend on nodes.
         if let Some(roster) = &plan.agents {
@@ -149,6 +144,23 @@ impl Engine {
             work.record(ConditionType::NodesReady, progress);
         }
         Ok(())
+    }
+
+    /// Removes the annotation once the object is complete again, so that it does not apply to a later loss.
+    async fn forget_accepted_losses(
+        &self,
+        key: &Key,
+        object: &DynamicObject,
+        work: &Work,
+    ) -> PortResult<()> {
+        if work.accepted_losses.is_empty() || work.requeue_now {
+            return Ok(());
+        }
+        let metadata = json!({
+            "annotations": { ACCEPT_LOSS_ANNOTATION: null },
+            "resourceVersion": object.metadata.resource_version,
+        });
+        self.ports.cluster.patch_metadata(key.kind, &key.namespace, &key.name, metadata).await
     }
 
     /// Ensures Secrets, databases and message buses.
@@ -171,7 +183,8 @@ impl Engine {
         let (rings, others): (Vec<&SecretPlan>, Vec<&SecretPlan>) =
             plan.secrets.iter().partition(|secret| matches!(secret.content, SecretContent::KeyRing(_)));
         for secret in others.into_iter().chain(rings) {
-            let owner = Owner { instance, plan, observed: &observed };
+            let replaceable = work.replaceable();
+            let owner = Owner { instance, plan, observed: &observed, replaceable };
             let ensured = self.ensure_secret(&owner, secret).await?;
             work.recheck_within(ensured.due);
             if let SecretContent::KeyRing(ring) = &secret.content {

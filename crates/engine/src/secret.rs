@@ -1,6 +1,6 @@
 //! Secrets: generates missing values, fills in templates, rotates keys. Values stay in this file and in the ports.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -9,6 +9,7 @@ use hmac::{Hmac, Mac};
 use jiff::Timestamp;
 use kube::core::DynamicObject;
 use openstack_operator_model::assess::{self, JobOutcome};
+use openstack_operator_model::common::ACCEPT_LOSS_ANNOTATION;
 use openstack_operator_model::condition::Progress;
 use openstack_operator_model::keyring::{self, Decision, RingState};
 use openstack_operator_model::kind::{JOB, SECRET};
@@ -37,6 +38,26 @@ pub(crate) struct Owner<'a> {
     pub(crate) plan: &'a Plan,
     /// What is known so far.
     pub(crate) observed: &'a Observed,
+    /// Irreplaceable Secrets that the operator may create.
+    pub(crate) replaceable: Replaceable<'a>,
+}
+
+/// Which irreplaceable Secrets the operator may create.
+#[derive(Clone, Copy)]
+pub(crate) enum Replaceable<'a> {
+    /// All, because no data depends on them yet.
+    All,
+    /// Those whose loss the user has accepted.
+    Accepted(&'a BTreeSet<String>),
+}
+
+impl Replaceable<'_> {
+    fn contains(self, secret: &SecretPlan) -> bool {
+        match self {
+            Self::All => true,
+            Self::Accepted(names) => !secret.irreplaceable || names.contains(&secret.name),
+        }
+    }
 }
 
 /// Keys and annotations of a key ring, and the time until its next rotation.
@@ -54,8 +75,16 @@ impl Engine {
     /// Ensures a Secret of the plan, keeping its existing values.
     pub(crate) async fn ensure_secret(&self, owner: &Owner<'_>, plan: &SecretPlan) -> PortResult<Ensured> {
         let instance = owner.instance;
-        let live = self.ports.cluster.get(SECRET, &instance.namespace, &plan.name).await?;
+        let mut live = self.ports.cluster.get(SECRET, &instance.namespace, &plan.name).await?;
         let known = live.as_ref().map(values).unwrap_or_default();
+        if is_lost(&plan.content, live.as_ref(), &known) {
+            if !owner.replaceable.contains(plan) {
+                let progress = Progress::stalled(lost_message(instance, &plan.name));
+                return Ok(Ensured { facts: SecretFacts::default(), progress, due: None });
+            }
+            // The record of the lost values does not apply to new ones.
+            live = None;
+        }
         let (wanted, annotations, due) = match &plan.content {
             SecretContent::Entries(entries) => match self
                 .resolve_entries(instance, plan, entries, &known)
@@ -204,7 +233,7 @@ impl Engine {
 
     /// Whether the task that follows the last rotation of a key ring is complete.
     async fn is_reencrypted(&self, owner: &Owner<'_>, ring: &str, rotations: u32) -> PortResult<bool> {
-        let Owner { instance, plan, observed } = owner;
+        let Owner { instance, plan, observed, .. } = owner;
         let Some(run) = task::after_rotation(&instance.name, plan, observed, ring, rotations) else {
             return Ok(true);
         };
@@ -214,6 +243,29 @@ impl Engine {
         let key = job.metadata.annotations.as_ref().and_then(|all| all.get(TASK_ANNOTATION));
         Ok(key == Some(&run.key) && assess::job_outcome(&job.data) == JobOutcome::Complete)
     }
+}
+
+/// Whether a Secret has lost values that were generated. A staged key has not encrypted anything yet.
+fn is_lost(content: &SecretContent, live: Option<&DynamicObject>, known: &Values) -> bool {
+    match content {
+        SecretContent::Entries(entries) => entries.iter().any(|(key, entry)| {
+            matches!(entry, Entry::Password { .. }) && known.get(key).is_none_or(String::is_empty)
+        }),
+        SecretContent::KeyRing(_) => {
+            let primary = known.keys().filter_map(|number| number.parse::<u32>().ok()).max().unwrap_or(0);
+            let annotations = live.and_then(|live| live.metadata.annotations.as_ref());
+            let rotations = annotations.and_then(|all| all.get(ROTATIONS_ANNOTATION)?.parse::<u32>().ok());
+            primary <= rotations.unwrap_or(0)
+        }
+    }
+}
+
+fn lost_message(instance: &Instance, secret: &str) -> String {
+    format!(
+        "Secret {secret} is missing or incomplete, and a new one cannot decrypt existing data: restore it, or accept that \
+         data encrypted with it is lost by setting annotation {ACCEPT_LOSS_ANNOTATION}: {secret} on {} {}",
+        instance.kind.kind, instance.name
+    )
 }
 
 fn next_rotation(ring: &KeyRing, state: &RingState, now: Timestamp) -> Duration {

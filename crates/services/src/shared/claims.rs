@@ -78,7 +78,7 @@ pub(crate) fn database<K>(
     }
     entries.insert("connection".to_owned(), Entry::Template(connection));
     let content = SecretContent::Entries(entries);
-    plan.secrets.push(SecretPlan { name: secret.clone(), content, retained: false });
+    plan.secrets.push(SecretPlan { name: secret.clone(), content, retained: false, irreplaceable: false });
     Ok(Variable::secret(format!("OS_{}__CONNECTION", section.to_uppercase()), secret, "connection"))
 }
 
