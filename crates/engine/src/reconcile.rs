@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::core::DynamicObject;
 use openstack_operator_model::common::{ACCEPT_LOSS_ANNOTATION, PAUSE_ANNOTATION};
 use openstack_operator_model::condition::{ConditionType, Progress, Stall};
-use openstack_operator_model::lower::{self, Instance, Observed, task};
+use openstack_operator_model::lower::{self, Instance, Observed};
 use openstack_operator_model::plan::{Container, Plan, SecretContent, SecretPlan};
 use openstack_operator_model::service::AnyService;
 use serde_json::json;
@@ -126,12 +126,8 @@ impl Engine {
             manifests: &manifests,
         };
         self.phases(&planned, work).await?;
+        work.record_install(&plan);
         if !work.is_stopped() {
-            let wanted = task::wanted_install(&plan.tasks).map(str::to_owned);
-            if work.status.installed != wanted {
-                work.status.installed = wanted;
-                work.requeue_now = true;
-            }
             work.current = ConditionType::Pruned;
             self.undo_unwanted(&key.namespace, &effects, &mut work.status.effects).await?;
             self.prune(&instance, &plan, &manifests).await?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::core::DynamicObject;
 use openstack_operator_model::common::ACCEPT_LOSS_ANNOTATION;
 use openstack_operator_model::condition::{ConditionType, Findings, Progress};
-use openstack_operator_model::lower::Manifest;
+use openstack_operator_model::lower::{Manifest, task};
 use openstack_operator_model::plan::Plan;
 use openstack_operator_model::status::{Effect, ServiceStatus, Stage, Status};
 use serde_json::Value;
@@ -62,6 +62,20 @@ impl Work {
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.findings.unmet().is_some()
+    }
+
+    /// Records the image whose database schema is in place: after the install task, or after all tasks of an upgrade.
+    /// Neither a route nor the catalog has to follow, since the next image must not install a second time.
+    pub(crate) fn record_install(&mut self, plan: &Plan) {
+        let last =
+            if self.status.installed.is_none() { ConditionType::TasksComplete } else { ConditionType::Finished };
+        let is_complete =
+            self.findings.parts.iter().any(|(condition, progress)| *condition == last && progress.is_met());
+        let wanted = task::wanted_install(&plan.tasks);
+        if is_complete && self.status.installed.as_deref() != wanted {
+            self.status.installed = wanted.map(str::to_owned);
+            self.requeue_now = true;
+        }
     }
 
     pub(crate) fn recheck_within(&mut self, due: Option<Duration>) {
