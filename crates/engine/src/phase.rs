@@ -132,7 +132,7 @@ impl Engine {
             };
             let mut item = item(manifest, applied);
             item.progress =
-                self.without_lost_nodes(planned.plan, manifest, &item.live, item.progress).await?;
+                self.without_lost_nodes(planned, manifest, &item.live, item.progress).await?;
             items.push(item);
         }
         // Delete pods only after the workloads that replace them exist.
