@@ -1,19 +1,23 @@
 //! Applies the manifests of an object phase by phase, and stops at the first phase that is not done.
 
+use jiff::SignedDuration;
 use openstack_operator_model::assess;
 use openstack_operator_model::condition::{ConditionType, Progress};
-use openstack_operator_model::kind::CONTROLLERS;
-use openstack_operator_model::lower::{Manifest, Manifests, PHASES, Phase};
-use openstack_operator_model::plan::Plan;
+use openstack_operator_model::kind::{CONTROLLERS, JOB};
+use openstack_operator_model::lower::{Manifest, Manifests, PHASES, Phase, task};
+use openstack_operator_model::plan::{Plan, TaskStage};
 use openstack_operator_model::service::{AnyObject, AnyService};
 use serde_json::Value;
 
-use crate::apply::{Applied, to_json};
+use crate::apply::{Applied, completed_at, to_json};
 use crate::engine::{Engine, Key, Stop};
 use crate::gather::Gathered;
-use crate::ports::PortResult;
+use crate::ports::{PortError, PortResult};
 use crate::reconcile::progress_or_failure;
 use crate::work::{Work, service_row};
+
+/// Minimum time between two runs of a bootstrap task for the same reason.
+const REPETITION_INTERVAL: SignedDuration = SignedDuration::from_mins(5);
 
 /// An object with its plan and manifests.
 pub(crate) struct Planned<'a> {
@@ -200,11 +204,33 @@ impl Engine {
         let progress = match early {
             Some(progress) => progress,
             None if work.is_stopped() => Progress::NotReached,
-            None => progress_or_failure(
-                self.ensure_catalog(&planned.key.namespace, catalog, planned.gathered).await,
-            ),
+            None => match self.ensure_catalog(&planned.key.namespace, catalog, planned.gathered).await {
+                Err(error @ PortError::LoginRejected { .. }) => {
+                    progress_or_failure(self.repeat_bootstrap(planned, error).await)
+                }
+                result => progress_or_failure(result),
+            },
         };
         work.record(ConditionType::Registered, progress);
+    }
+
+    /// Repeats the bootstrap tasks of an identity service that rejects its administrator, because they set the password
+    /// of the Secret again. A task that has just run is not repeated.
+    async fn repeat_bootstrap(&self, planned: &Planned<'_>, rejection: PortError) -> PortResult<Progress> {
+        let namespace = &planned.key.namespace;
+        for task in planned.plan.tasks.iter().filter(|task| task.stage == TaskStage::Bootstrap) {
+            let name = task::job_name(&planned.key.name, task);
+            let Some(job) = self.ports.cluster.get(JOB, namespace, &name).await? else { continue };
+            let age = completed_at(&job.data).map(|at| at.duration_until(self.ports.environment.now()));
+            if age.is_some_and(|age| age >= REPETITION_INTERVAL) {
+                let uid = job.metadata.uid.as_deref().unwrap_or_default();
+                self.ports.cluster.delete(JOB, namespace, &name, uid).await?;
+                tracing::info!(job = name, "the administrator's login is rejected; repeating the task");
+                let message = format!("the administrator's login is rejected: the operator repeats Job {name}");
+                return Ok(Progress::waiting(message));
+            }
+        }
+        Err(rejection)
     }
 
     /// Why a workload must not start for the first time: it cannot use an object that it depends on, or its user is not

@@ -20,6 +20,9 @@ pub enum PortError {
     /// Permanent: a retry of the same request fails again.
     #[snafu(display("failed to {action}: {reason}"))]
     Rejected { action: String, reason: String },
+    /// The server does not accept the password. A retry may succeed: the server may not have a new password yet.
+    #[snafu(display("failed to {action}: {reason}"))]
+    LoginRejected { action: String, reason: String },
     /// The object changed concurrently.
     #[snafu(display("failed to {action}: conflict with a concurrent change"))]
     Conflict { action: String },

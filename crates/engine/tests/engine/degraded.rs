@@ -192,6 +192,12 @@ fn set_pods(world: &World, (kind, name): (Kind, &str), ready: i32, updated: i32)
     world.set_status(kind, NAMESPACE, name, status);
 }
 
+/// Deletes a pod on a lost node, whose kubelet cannot confirm it.
+fn evict(world: &World, pod: &str) {
+    world.edit_object(POD, NAMESPACE, pod, |pod| pod["metadata"]["finalizers"] = json!(["test/kubelet"]));
+    world.delete_object(POD, NAMESPACE, pod);
+}
+
 #[tokio::test]
 async fn workloads_that_serve_without_the_pods_of_a_lost_node_are_degraded() {
     let (world, running) = redundant_cloud().await;
@@ -205,9 +211,7 @@ async fn workloads_that_serve_without_the_pods_of_a_lost_node_are_degraded() {
         assert!(is_degraded && message.contains("node node-b is not Ready"), "{}: {message}", object.1);
     }
     // Kubernetes evicts the pods. A StatefulSet waits for its pod, a Deployment gets a new one.
-    world.edit_object(POD, NAMESPACE, "cloud-rabbitmq-1", |pod| {
-        pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:05:00Z");
-    });
+    evict(&world, "cloud-rabbitmq-1");
     set_pods(&world, BUS, 2, 2);
     set_pods(&world, API, 2, 2);
     converge(&world, &running).await;
@@ -244,9 +248,7 @@ async fn a_replacement_that_fails_on_a_ready_node_is_not_blamed_on_the_lost_node
     for (node, is_degraded) in [(None, true), (Some("node-a"), false)] {
         let (world, running) = redundant_cloud().await;
         set_node_ready(&world, "node-b", "Unknown");
-        world.edit_object(POD, NAMESPACE, "cloud-keystone-1", |pod| {
-            pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:05:00Z");
-        });
+        evict(&world, "cloud-keystone-1");
         add_pods(&world, API, &["node-a", "node-b", "node-a"]);
         if node.is_none() {
             world.edit_object(POD, NAMESPACE, "cloud-keystone-2", |pod| pod["spec"] = json!({}));
