@@ -12,8 +12,7 @@ use openstack_operator_model::status::{
 use crate::engine::Engine;
 use crate::gather::{self, Gathered, is_true};
 use crate::ports::{
-    BusGrant, BusServer, IdentityAccount, IdentityEntries, IdentityLogin, Login, PortResult, SqlGrant,
-    SqlServer,
+    BusGrant, BusServer, IdentityAccount, IdentityEntries, IdentityLogin, Login, PortResult, SqlServer,
 };
 
 /// Outcome of undoing an effect.
@@ -99,30 +98,6 @@ impl Engine {
             }
         }
         Ok(())
-    }
-
-    pub(crate) async fn ensure_databases(
-        &self,
-        namespace: &str,
-        databases: &[Database],
-        gathered: &Gathered,
-    ) -> PortResult<Progress> {
-        for database in databases {
-            if gathered.unavailable.contains(&database.provider) {
-                return Ok(not_available(&database.provider));
-            }
-            let (Some(server), Some(user)) = (
-                self.sql_server(namespace, &database.server).await?,
-                self.login(namespace, &database.secret).await?,
-            ) else {
-                return Ok(Progress::waiting(incomplete_secret(&database.server.secret)));
-            };
-            let grant = SqlGrant { database: database.database.clone(), user };
-            if self.ports.sql.ensure(&server, &grant).await? {
-                tracing::info!(database = database.database, "updated database and user");
-            }
-        }
-        Ok(Progress::Done)
     }
 
     pub(crate) async fn ensure_messaging(
@@ -309,7 +284,7 @@ impl Engine {
         }))
     }
 
-    async fn sql_server(&self, namespace: &str, server: &DatabaseServer) -> PortResult<Option<SqlServer>> {
+    pub(crate) async fn sql_server(&self, namespace: &str, server: &DatabaseServer) -> PortResult<Option<SqlServer>> {
         let login = self.login(namespace, &server.secret).await?;
         Ok(login.map(|administrator| SqlServer {
             host: server.host.clone(),
@@ -339,7 +314,7 @@ impl Engine {
         }))
     }
 
-    async fn login(&self, namespace: &str, secret: &str) -> PortResult<Option<Login>> {
+    pub(crate) async fn login(&self, namespace: &str, secret: &str) -> PortResult<Option<Login>> {
         let mut values = self.secret_values(namespace, secret).await?;
         let (username, password) = (values.remove("username"), values.remove("password"));
         Ok(username.zip(password).map(|(username, password)| Login { username, password }))
@@ -359,7 +334,7 @@ fn ignore_failure(result: PortResult<()>) -> Option<()> {
         .ok()
 }
 
-fn incomplete_secret(secret: &str) -> String {
+pub(crate) fn incomplete_secret(secret: &str) -> String {
     format!("Secret {secret} does not exist yet or is incomplete")
 }
 

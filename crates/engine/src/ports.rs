@@ -94,6 +94,7 @@ pub trait Sql: Send + Sync {
     /// Ensures the database (utf8mb3) and the user `'name'@'%'` with this password and all privileges on it. Returns
     /// whether it wrote.
     async fn ensure(&self, server: &SqlServer, grant: &SqlGrant) -> PortResult<bool>;
+    async fn has_database(&self, server: &SqlServer, database: &str) -> PortResult<bool>;
     async fn drop_database(&self, server: &SqlServer, database: &str) -> PortResult<()>;
     async fn drop_user(&self, server: &SqlServer, user: &str) -> PortResult<()>;
 }

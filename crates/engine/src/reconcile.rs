@@ -192,7 +192,7 @@ impl Engine {
         }
         if !plan.databases.is_empty() {
             let progress = match &missing {
-                Progress::Done => self.ensure_databases(&instance.namespace, &plan.databases, gathered).await,
+                Progress::Done => self.ensure_databases(instance, plan, gathered, work).await,
                 waiting => Ok(waiting.clone()),
             };
             work.record(ConditionType::DatabaseReady, progress_or_failure(progress));

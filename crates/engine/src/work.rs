@@ -67,14 +67,19 @@ impl Work {
     /// Records the image whose database schema is in place: after the install task, or after all tasks of an upgrade.
     /// Neither a route nor the catalog has to follow, since the next image must not install a second time.
     pub(crate) fn record_install(&mut self, plan: &Plan) {
+        let is_met = |wanted: ConditionType| {
+            self.findings.parts.iter().any(|(condition, progress)| *condition == wanted && progress.is_met())
+        };
         let last =
             if self.status.installed.is_none() { ConditionType::TasksComplete } else { ConditionType::Finished };
-        let is_complete =
-            self.findings.parts.iter().any(|(condition, progress)| *condition == last && progress.is_met());
+        let (is_complete, have_databases) = (is_met(last), is_met(ConditionType::DatabaseReady));
         let wanted = task::wanted_install(&plan.tasks);
         if is_complete && self.status.installed.as_deref() != wanted {
             self.status.installed = wanted.map(str::to_owned);
             self.requeue_now = true;
+        }
+        if have_databases && self.status.installed.is_some() {
+            self.status.databases = plan.databases.iter().map(|database| database.database.clone()).collect();
         }
     }
 

@@ -109,6 +109,18 @@ async fn a_current_state_causes_no_writes() -> Outcome {
 }
 
 #[tokio::test]
+async fn a_missing_database_is_reported_and_not_created() -> Outcome {
+    for (facts, exists) in [(Facts::default(), false), (Facts::complete(), true)] {
+        let fake = FakeServer::start(facts).await?;
+        assert_eq!(MariaSql.has_database(&server(fake.port), "cloud_api").await?, exists);
+        assert!(fake.writes().is_empty());
+    }
+    let error = failure(MariaSql.has_database(&server(1), "a`b").await)?;
+    assert!(matches!(error, PortError::Rejected { .. }), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn only_differences_are_corrected() -> Outcome {
     let fake = FakeServer::start(Facts { denied_user: Some("cloud-api"), ..Facts::complete() }).await?;
     assert!(MariaSql.ensure(&server(fake.port), &grant("cloud_api", "cloud-api")).await?);

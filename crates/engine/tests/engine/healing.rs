@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use openstack_operator_engine::engine::Engine;
-use openstack_operator_model::common::ACCEPT_LOSS_ANNOTATION;
 use openstack_operator_model::kind::{
     CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, SECRET, SERVICE, STATEFUL_SET,
 };
@@ -209,78 +207,6 @@ async fn a_lost_value_of_a_secret_is_regenerated_and_the_others_stay() {
 async fn lost_token_keys_are_regenerated_without_a_restart() {
     let (_, written) = heal(lose(SECRET, "cloud-keystone-fernet")).await;
     assert_eq!(written, ["apply Secret cloud-keystone-fernet"]);
-}
-
-const CREDENTIAL_KEYS: &str = "cloud-keystone-credential";
-
-/// A cloud that has lost its credential keys.
-async fn without_credential_keys(damage: fn(&World)) -> (World, Engine, Value) {
-    let (world, engine) = cloud().await;
-    let keys = get(&world, SECRET, CREDENTIAL_KEYS);
-    damage(&world);
-    let before = (fingerprint(&world)["sql"].clone(), get(&world, DEPLOYMENT, "cloud-keystone"));
-    converge(&world, &engine).await;
-    let (status, reason, message) = condition(&world, keystone::KIND, "cloud-keystone", "Stalled");
-    assert_eq!((status.as_str(), reason.as_str()), ("True", "ActionRequired"));
-    let remedy = "restore it, or accept that data encrypted with it is lost by setting annotation \
-                  openstack.k8s.io/accept-loss: cloud-keystone-credential on Keystone cloud-keystone";
-    assert!(message.contains(remedy), "{message}");
-    assert_eq!(condition(&world, control_plane::KIND, "cloud", "Stalled").0, "True");
-    assert_eq!(condition(&world, keystone::KIND, "cloud-keystone", "Available").0, "True");
-    let after = (fingerprint(&world)["sql"].clone(), get(&world, DEPLOYMENT, "cloud-keystone"));
-    assert_eq!(after, before, "running pods keep the mounted keys");
-    assert!(!writes(&world).contains(&format!("apply Secret {CREDENTIAL_KEYS}")));
-    (world, engine, keys)
-}
-
-const DAMAGES: [fn(&World); 3] = [
-    |world| world.delete_object(SECRET, NAMESPACE, CREDENTIAL_KEYS),
-    |world| world.edit_object(SECRET, NAMESPACE, CREDENTIAL_KEYS, |secret| secret["data"] = json!({})),
-    |world| {
-        world.edit_object(SECRET, NAMESPACE, CREDENTIAL_KEYS, |secret| {
-            secret["data"].as_object_mut().unwrap().remove("1");
-        });
-    },
-];
-
-#[tokio::test]
-async fn lost_credential_keys_are_not_replaced_until_they_are_restored() {
-    for damage in DAMAGES {
-        let (world, engine, keys) = without_credential_keys(damage).await;
-        world.apply_object(&json!({
-            "apiVersion": "v1", "kind": "Secret", "data": keys["data"],
-            "metadata": { "name": CREDENTIAL_KEYS, "namespace": NAMESPACE },
-        }));
-        converge(&world, &engine).await;
-        assert!(is_ready(&world, control_plane::KIND, "cloud"));
-        assert_eq!(get(&world, SECRET, CREDENTIAL_KEYS)["data"], keys["data"]);
-    }
-}
-
-fn accept_loss(world: &World, names: &str) {
-    world.edit_object(keystone::KIND, NAMESPACE, "cloud-keystone", |body| {
-        body["metadata"]["annotations"][ACCEPT_LOSS_ANNOTATION] = json!(names);
-    });
-}
-
-#[tokio::test]
-async fn an_accepted_loss_of_credential_keys_is_accepted_once() {
-    for damage in DAMAGES {
-        let (world, engine, keys) = without_credential_keys(damage).await;
-        accept_loss(&world, "another-secret");
-        converge(&world, &engine).await;
-        assert!(!is_ready(&world, keystone::KIND, "cloud-keystone"), "another loss was accepted");
-        accept_loss(&world, "another-secret, cloud-keystone-credential");
-        converge(&world, &engine).await;
-        assert!(is_ready(&world, control_plane::KIND, "cloud"));
-        let new = get(&world, SECRET, CREDENTIAL_KEYS)["data"].clone();
-        assert_ne!(new["1"], keys["data"]["1"]);
-        let object = get(&world, keystone::KIND, "cloud-keystone");
-        assert_eq!(object["metadata"]["annotations"].get(ACCEPT_LOSS_ANNOTATION), None);
-        damage(&world);
-        converge(&world, &engine).await;
-        assert_eq!(condition(&world, keystone::KIND, "cloud-keystone", "Stalled").0, "True");
-    }
 }
 
 #[tokio::test]
