@@ -78,6 +78,28 @@ impl Engine {
         Ok(lost)
     }
 
+    /// Names pods with data that share a node, because the loss of that node stops all of them.
+    pub(crate) async fn shared_nodes(&self, planned: &Planned<'_>) -> PortResult<Vec<String>> {
+        let sets: Vec<&Workload> =
+            planned.plan.workloads.iter().filter(|set| has_data(set) && set.replicas > 1).collect();
+        let pods = if sets.is_empty() { Vec::new() } else { self.pods(planned.key).await? };
+        let mut remarks = Vec::new();
+        for set in sets {
+            let mut by_node: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+            let stays = |pod: &&DynamicObject| pod.metadata.deletion_timestamp.is_none();
+            for pod in pods.iter().filter(|pod| component(pod) == Some(set.component.as_ref())).filter(stays) {
+                if let (Some(node), Some(name)) = (member::node(pod), pod.metadata.name.as_deref()) {
+                    by_node.entry(node).or_default().insert(name);
+                }
+            }
+            remarks.extend(by_node.into_iter().filter(|(_, names)| names.len() > 1).map(|(node, names)| {
+                let names: Vec<&str> = names.into_iter().collect();
+                format!("pods {} share node {node}, whose loss stops all of them", names.join(" and "))
+            }));
+        }
+        Ok(remarks)
+    }
+
     /// Nodes that a `DaemonSet` with this pod counts and that are not Ready.
     async fn lost_nodes(&self, pod: &Pod) -> PortResult<Vec<String>> {
         let mut nodes = BTreeMap::new();
@@ -129,10 +151,12 @@ impl Engine {
 
 /// How many pods of a workload must be ready: a majority if they have data, since clusters need a quorum.
 fn required_pods(workload: &Workload) -> i64 {
-    match &workload.controller {
-        Controller::StatefulSet { claims, .. } if !claims.is_empty() => i64::from(workload.replicas) / 2 + 1,
-        _ => 1,
-    }
+    if has_data(workload) { i64::from(workload.replicas) / 2 + 1 } else { 1 }
+}
+
+/// Whether each pod of a workload has its own volumes.
+fn has_data(workload: &Workload) -> bool {
+    matches!(&workload.controller, Controller::StatefulSet { claims, .. } if !claims.is_empty())
 }
 
 fn component(pod: &DynamicObject) -> Option<&str> {

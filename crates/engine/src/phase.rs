@@ -143,6 +143,7 @@ impl Engine {
         if items.iter().all(|item| !item.live.is_null()) {
             self.delete_stray_pods(planned, work).await?;
         }
+        work.findings.remarks.extend(self.shared_nodes(planned).await?);
         let progress = self.with_pod_problem(planned.key, combined_progress(&items)).await?;
         work.findings.available =
             Some(items.iter().all(|item| assess::serves(item.manifest.kind, &item.live)));

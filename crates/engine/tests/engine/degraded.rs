@@ -258,3 +258,18 @@ async fn a_replacement_that_fails_on_a_ready_node_is_not_blamed_on_the_lost_node
         assert_eq!(is_ready(&world, keystone::KIND, API.1), is_degraded, "{node:?}");
     }
 }
+
+#[tokio::test]
+async fn pods_with_data_that_share_a_node_are_named() {
+    let (world, running) = redundant_cloud().await;
+    let message = || condition(&world, rabbitmq::KIND, BUS.1, "Ready").2;
+    assert_eq!(message(), "");
+    add_pods(&world, BUS, &["node-a", "node-b", "node-a"]);
+    add_pods(&world, API, &["node-a", "node-a"]);
+    converge(&world, &running).await;
+    assert!(is_ready(&world, CLOUD.0, CLOUD.1));
+    let expected =
+        "pods cloud-rabbitmq-0 and cloud-rabbitmq-2 share node node-a, whose loss stops all of them";
+    assert_eq!(message(), expected);
+    assert_eq!(condition(&world, keystone::KIND, API.1, "Ready").2, "", "its pods have no data");
+}
