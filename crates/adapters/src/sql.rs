@@ -75,7 +75,6 @@ enum Failure {
 }
 
 impl Failure {
-    /// An authentication failure is temporary: the server may not have a new password yet.
     fn into_port_error(self, action: String) -> PortError {
         match &self {
             Self::DatabaseName { .. } | Self::UserName { .. } => {
@@ -83,6 +82,9 @@ impl Failure {
             }
             Self::Server { code, .. } if PERMANENT_ERRORS.contains(code) => {
                 PortError::Rejected { action, reason: self.to_string() }
+            }
+            Self::Server { code: ACCESS_DENIED, .. } => {
+                PortError::LoginRejected { action, reason: self.to_string() }
             }
             _ => PortError::Unavailable { action, source: Box::new(self) },
         }

@@ -60,7 +60,7 @@ impl Engine {
             return Ok(Applied::NotYet(Progress::waiting(message)));
         }
         if let Some(message) = foreign_owner(manifest, &live) {
-            return Ok(Applied::NotYet(Progress::Failed { message }));
+            return Ok(Applied::NotYet(Progress::stalled(message)));
         }
         if manifest.kind == JOB {
             return self.apply_job(namespace, manifest, live).await;

@@ -6,7 +6,7 @@ use openstack_operator_model::kind::JOB;
 use openstack_operator_model::lower::{Instance, task};
 use openstack_operator_model::plan::{Database, Plan, TaskStage};
 
-use crate::effect::{incomplete_secret, not_available};
+use crate::effect::{incomplete_secret, not_available, require_login};
 use crate::engine::Engine;
 use crate::gather::Gathered;
 use crate::ports::{PortResult, SqlGrant};
@@ -21,28 +21,43 @@ impl Engine {
         gathered: &Gathered,
         work: &mut Work,
     ) -> PortResult<Progress> {
-        let namespace = &instance.namespace;
         for database in &plan.databases {
             if gathered.unavailable.contains(&database.provider) {
                 return Ok(not_available(&database.provider));
             }
-            let (Some(server), Some(user)) = (
-                self.sql_server(namespace, &database.server).await?,
-                self.login(namespace, &database.secret).await?,
-            ) else {
-                return Ok(Progress::waiting(incomplete_secret(&database.server.secret)));
-            };
-            let name = &database.database;
-            if work.status.databases.contains(name) && !self.ports.sql.has_database(&server, name).await? {
-                if !work.accepted_losses.contains(name) {
-                    return Ok(Progress::stalled(lost_message(instance, database)));
-                }
-                return self.repeat_installation(instance, plan, name, work).await;
+            let ensured = self.ensure_database(instance, plan, database, work).await;
+            let progress = require_login(&database.provider, ensured)?;
+            if !progress.is_met() {
+                return Ok(progress);
             }
-            let grant = SqlGrant { database: name.clone(), user };
-            if self.ports.sql.ensure(&server, &grant).await? {
-                tracing::info!(database = name, "updated database and user");
+        }
+        Ok(Progress::Done)
+    }
+
+    async fn ensure_database(
+        &self,
+        instance: &Instance,
+        plan: &Plan,
+        database: &Database,
+        work: &mut Work,
+    ) -> PortResult<Progress> {
+        let namespace = &instance.namespace;
+        let (Some(server), Some(user)) = (
+            self.sql_server(namespace, &database.server).await?,
+            self.login(namespace, &database.secret).await?,
+        ) else {
+            return Ok(Progress::waiting(incomplete_secret(&database.server.secret)));
+        };
+        let name = &database.database;
+        if work.status.databases.contains(name) && !self.ports.sql.has_database(&server, name).await? {
+            if !work.accepted_losses.contains(name) {
+                return Ok(Progress::stalled(lost_message(instance, database)));
             }
+            return self.repeat_installation(instance, plan, name, work).await;
+        }
+        let grant = SqlGrant { database: name.clone(), user };
+        if self.ports.sql.ensure(&server, &grant).await? {
+            tracing::info!(database = name, "updated database and user");
         }
         Ok(Progress::Done)
     }

@@ -12,7 +12,8 @@ use openstack_operator_model::status::{
 use crate::engine::Engine;
 use crate::gather::{self, Gathered, is_true};
 use crate::ports::{
-    BusGrant, BusServer, IdentityAccount, IdentityEntries, IdentityLogin, Login, PortResult, SqlServer,
+    BusGrant, BusServer, IdentityAccount, IdentityEntries, IdentityLogin, Login, PortError, PortResult,
+    SqlServer,
 };
 
 /// Outcome of undoing an effect.
@@ -153,10 +154,13 @@ impl Engine {
                 roles: user.roles.clone(),
             });
         }
-        if self.ports.identity.ensure(&login, &entries).await? {
-            tracing::info!("updated the service catalog");
-        }
-        Ok(Progress::Done)
+        let ensured = self.ports.identity.ensure(&login, &entries).await.map(|wrote| {
+            if wrote {
+                tracing::info!("updated the service catalog");
+            }
+            Progress::Done
+        });
+        require_login(&catalog.provider, ensured)
     }
 
     /// Undoes one effect. Effects on a server that is deleted, or being deleted, need no undoing.
@@ -332,6 +336,17 @@ fn ignore_failure(result: PortResult<()>) -> Option<()> {
             );
         })
         .ok()
+}
+
+/// Only the user can correct the login of a server that no object manages.
+pub(crate) fn require_login(provider: &Reference, result: PortResult<Progress>) -> PortResult<Progress> {
+    match result {
+        Err(PortError::LoginRejected { .. }) if provider.kind == SECRET.kind => {
+            let message = format!("the server rejects the login of Secret {}: correct it", provider.name);
+            Ok(Progress::stalled(message))
+        }
+        result => result,
+    }
 }
 
 pub(crate) fn incomplete_secret(secret: &str) -> String {

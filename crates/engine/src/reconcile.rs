@@ -63,9 +63,8 @@ impl Engine {
             }
             Err(Stop::Port(error @ PortError::Conflict { .. })) => return Err(error),
             Err(Stop::Port(error)) => {
-                let message = error_chain(&error);
-                work.record(work.current, Progress::Failed { message: message.clone() });
-                Some(message)
+                work.record(work.current, failure(&error));
+                Some(error_chain(&error))
             }
         };
         work.status.served |= work.findings.available == Some(true);
@@ -95,10 +94,10 @@ impl Engine {
         let instance = instance(service, object);
         let decoded = catch_panic("decoding the object", || service.decode(object))?;
         let needs = catch_panic("determining needs", || Ok(decoded.needs()))?;
-        let gathered = self.gather(key, &needs, &work.status.nodes).await?;
+        let gathered = self.gather(key, &needs, &work.status).await?;
         work.status.uses.clone_from(&gathered.uses);
         if !(needs.objects.is_empty() && needs.secrets.is_empty() && needs.after.is_empty()) {
-            work.record(ConditionType::InputsReady, gathered.progress.clone().unwrap_or(Progress::Done));
+            work.record(ConditionType::InputsReady, gathered.progress.clone());
         }
         if work.is_stopped() {
             return Ok(());
@@ -230,7 +229,18 @@ fn foreign_secrets(plan: &Plan) -> Vec<String> {
 
 /// Turns a failed call into failed progress of its part, so that the status still reports the other parts.
 pub(crate) fn progress_or_failure(result: PortResult<Progress>) -> Progress {
-    result.unwrap_or_else(|error| Progress::Failed { message: error_chain(&error) })
+    result.unwrap_or_else(|error| failure(&error))
+}
+
+/// Progress of a failed call. A rejected request fails again until the user changes what the reason names.
+fn failure(error: &PortError) -> Progress {
+    let message = error_chain(error);
+    match error {
+        PortError::Rejected { .. } => Progress::Stalled { message },
+        PortError::Unavailable { .. } | PortError::LoginRejected { .. } | PortError::Conflict { .. } => {
+            Progress::Failed { message }
+        }
+    }
 }
 
 /// An error and all its causes in one line.

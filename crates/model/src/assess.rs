@@ -146,9 +146,13 @@ fn route(name: &str, live: &Value) -> Progress {
     });
     match verdict {
         Some(accepted) if text(accepted, "/status") == "True" => Progress::Done,
-        Some(refused) => Progress::waiting(format!(
-            "HTTPRoute {name} is rejected by its Gateway: {}",
-            text(refused, "/message")
+        Some(undecided) if text(undecided, "/reason") == "Pending" => {
+            Progress::waiting(format!("HTTPRoute {name}: its Gateway has not decided yet"))
+        }
+        Some(rejected) => Progress::stalled(format!(
+            "HTTPRoute {name} is rejected by its Gateway: {}; correct the Gateway, or gatewayRef and the hostname of \
+             the object",
+            text(rejected, "/message")
         )),
         None => Progress::waiting(format!("HTTPRoute {name}: its Gateway has not reported yet")),
     }
@@ -309,10 +313,16 @@ mod tests {
     }
 
     #[test]
-    fn a_route_waits_for_its_gateway() {
+    fn a_route_waits_for_its_gateway_and_stalls_if_it_is_rejected() {
         let answered = json!({ "status": { "parents": [{ "conditions": [{ "type": "Accepted", "status": "True" }] }] } });
         assert_eq!(assess(HTTP_ROUTE, "x", &answered), Progress::Done);
-        assert_ne!(assess(HTTP_ROUTE, "x", &json!({})), Progress::Done);
+        assert!(matches!(assess(HTTP_ROUTE, "x", &json!({})), Progress::Waiting { .. }));
+        let mut rejected = answered;
+        let verdict = &mut rejected["status"]["parents"][0]["conditions"][0];
+        *verdict = json!({ "type": "Accepted", "status": "False", "message": "no listener" });
+        assert!(matches!(assess(HTTP_ROUTE, "x", &rejected), Progress::Stalled { .. }));
+        rejected["status"]["parents"][0]["conditions"][0]["reason"] = json!("Pending");
+        assert!(matches!(assess(HTTP_ROUTE, "x", &rejected), Progress::Waiting { .. }));
     }
 
     #[test]

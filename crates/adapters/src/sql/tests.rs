@@ -143,10 +143,10 @@ async fn removal_succeeds_if_nothing_exists() -> Outcome {
 }
 
 #[tokio::test]
-async fn an_access_denied_error_is_temporary() -> Outcome {
+async fn a_wrong_administrator_password_is_reported_and_not_printed() -> Outcome {
     let fake = FakeServer::start(Facts { denied_user: Some("root"), ..Facts::default() }).await?;
     let error = failure(MariaSql.ensure(&server(fake.port), &grant("database", "user")).await)?;
-    assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
+    assert!(matches!(error, PortError::LoginRejected { .. }), "{error:?}");
     let text = full_error_text(&error);
     assert!(text.contains("1045") && text.contains("Access denied"), "{text}");
     assert!(!text.contains("topsecret") && !text.contains("hunter2"), "{text}");

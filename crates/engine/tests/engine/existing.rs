@@ -55,6 +55,66 @@ async fn administrator_credentials_create_databases_users_and_catalog_entries_an
     assert!(world.identity.state(IDENTITY).services.is_empty());
 }
 
+/// What only the user can repair on servers and Secrets that the operator does not manage.
+#[tokio::test]
+async fn a_problem_that_only_the_user_can_repair_stalls_the_object_until_it_is_repaired() {
+    type Change = fn(&World);
+    let problems: [(&str, Change, Change, &str); 4] = [
+        (
+            "DatabaseReady",
+            |world| world.sql.set_rejecting_logins(true),
+            |world| world.sql.set_rejecting_logins(false),
+            "the server rejects the login of Secret db-admin: correct it",
+        ),
+        (
+            "Registered",
+            |world| world.identity.set_rejecting_logins(true),
+            |world| world.identity.set_rejecting_logins(false),
+            "the server rejects the login of Secret keystone-admin: correct it",
+        ),
+        (
+            "InputsReady",
+            |world| world.delete_object(SECRET, NAMESPACE, "db-admin"),
+            |world| secret(world, "db-admin", &[("username", "root"), ("password", "p")]),
+            "Secret db-admin does not exist (spec.database.adminSecretRef): create it again",
+        ),
+        (
+            "ConfigReady",
+            |world| take_over(world, "another"),
+            |world| take_over(world, &uid(world)),
+            "Secret images-database belongs to Glance other; rename one of the two objects",
+        ),
+    ];
+    for (part, damage, repair, message) in problems {
+        let world = world_with_administrators();
+        world.apply_object(&object(glance::KIND, "images", &glance_spec()));
+        let engine = engine(&world);
+        converge(&world, &engine).await;
+        damage(&world);
+        converge(&world, &engine).await;
+        let expected = ("False".to_owned(), "ActionRequired".to_owned(), message.to_owned());
+        assert_eq!(condition(&world, glance::KIND, "images", part), expected);
+        let stalled = ("True".to_owned(), "ActionRequired".to_owned(), message.to_owned());
+        assert_eq!(condition(&world, glance::KIND, "images", "Stalled"), stalled);
+        repair(&world);
+        converge(&world, &engine).await;
+        assert_eq!(condition(&world, glance::KIND, "images", "Stalled").0, "False", "{message}");
+        assert_eq!(condition(&world, glance::KIND, "images", "Ready").0, "True", "{message}");
+    }
+}
+
+fn uid(world: &World) -> String {
+    get(world, glance::KIND, "images")["metadata"]["uid"].as_str().unwrap().to_owned()
+}
+
+/// Changes the owner of a Secret.
+fn take_over(world: &World, uid: &str) {
+    world.edit_object(SECRET, NAMESPACE, "images-database", |secret| {
+        let owner = &mut secret["metadata"]["ownerReferences"][0];
+        (owner["uid"], owner["name"]) = (json!(uid), json!("other"));
+    });
+}
+
 #[tokio::test]
 async fn with_user_credentials_only_nothing_is_created_or_registered() {
     let world = world();
