@@ -102,7 +102,7 @@ impl Part for Service {
         keystone.only_api(API, "/healthcheck", Uwsgi::new("keystone.wsgi.api:application"));
         keystone.plan.catalog = Some(catalog(context, &identity));
         keystone.plan.provides = Provides { identity: Some(identity), ..Provides::default() };
-        Ok(keystone.finish())
+        keystone.finish()
     }
 }
 

@@ -287,11 +287,12 @@ impl<'a, K> Program<'a, K> {
     }
 
     /// Completes the plan with the configuration file, including the overrides of the user.
-    pub(crate) fn finish(mut self) -> Plan {
+    pub(crate) fn finish(mut self) -> Result<Plan, Invalid> {
+        shared::check_overrides(self.settings.common, &self.plan)?;
         let file = self.project.configuration;
         let document = self.document.merge(self.settings.common.extra_config.get(file));
         self.plan.files.insert(file.to_owned(), document.render());
-        self.plan
+        Ok(self.plan)
     }
 }
 

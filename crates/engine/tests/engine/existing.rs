@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use openstack_operator_model::kind::{CONFIG_MAP, NODE, SECRET};
+use openstack_operator_model::kind::{CONFIG_MAP, Kind, NODE, SECRET};
 use openstack_operator_services::{chassis, glance, mariadb, ovn, placement};
 use openstack_operator_testkit::World;
 use serde_json::{Value, json};
@@ -80,8 +80,8 @@ async fn a_problem_that_only_the_user_can_repair_stalls_the_object_until_it_is_r
         ),
         (
             "ConfigReady",
-            |world| take_over(world, "another"),
-            |world| take_over(world, &uid(world)),
+            |world| take_over(world, &uid(world, SECRET, "db-admin")),
+            |world| take_over(world, &uid(world, glance::KIND, "images")),
             "Secret images-database belongs to Glance other; rename one of the two objects",
         ),
     ];
@@ -103,8 +103,8 @@ async fn a_problem_that_only_the_user_can_repair_stalls_the_object_until_it_is_r
     }
 }
 
-fn uid(world: &World) -> String {
-    get(world, glance::KIND, "images")["metadata"]["uid"].as_str().unwrap().to_owned()
+fn uid(world: &World, kind: Kind, name: &str) -> String {
+    get(world, kind, name)["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
 /// Changes the owner of a Secret.

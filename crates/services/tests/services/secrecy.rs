@@ -139,6 +139,22 @@ fn no_secret_is_in_a_file_an_argument_or_a_plain_variable() {
 }
 
 #[test]
+fn an_option_that_comes_by_the_environment_is_rejected_in_extra_config() {
+    for (title, section, option) in [
+        ("keystone-minimal", "database", "connection"),
+        ("nova-minimal", "DEFAULT", "transport_url"),
+        ("nova-compute-minimal", "DEFAULT", "transport_url"),
+    ] {
+        let mut case = crate::fixture::case(title);
+        let file = if title.starts_with("keystone") { "keystone.conf" } else { "nova.conf" };
+        case.spec["extraConfig"] = json!({ file: { section: { option: "x" } } });
+        let refused = case.render(&Observed::default()).err().unwrap();
+        assert_eq!(refused.path, format!("spec.extraConfig.{file:?}.{section}.{option}"));
+        assert!(refused.reason.contains("remove it"), "{refused}");
+    }
+}
+
+#[test]
 fn a_user_secret_with_the_name_of_an_operator_secret_is_rejected() {
     let mut case = crate::fixture::case("placement-existing");
     case.spec["database"]["secretRef"]["name"] = json!("test-database");
