@@ -30,13 +30,16 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Maps to the engine's errors. An authentication failure is temporary: the server may not have a new password yet.
+    /// Maps to the engine's errors.
     pub(crate) fn into_port_error(self, action: &str) -> PortError {
         let action = action.to_owned();
         match &self {
             Self::Address { .. } => PortError::Rejected { action, reason: self.to_string() },
             Self::Rejection { status, .. } if *status == StatusCode::CONFLICT => {
                 PortError::Conflict { action }
+            }
+            Self::Rejection { status, .. } if *status == StatusCode::UNAUTHORIZED => {
+                PortError::LoginRejected { action, reason: self.to_string() }
             }
             Self::Rejection { status, .. } if status.is_client_error() && !is_temporary(*status) => {
                 PortError::Rejected { action, reason: self.to_string() }
@@ -49,10 +52,7 @@ impl Failure {
 fn is_temporary(status: StatusCode) -> bool {
     matches!(
         status,
-        StatusCode::UNAUTHORIZED
-            | StatusCode::NOT_FOUND
-            | StatusCode::REQUEST_TIMEOUT
-            | StatusCode::TOO_MANY_REQUESTS
+        StatusCode::NOT_FOUND | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
     )
 }
 
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn statuses_map_to_temporary_and_permanent_errors() -> Outcome {
-        for status in [401, 404, 408, 429, 500, 503] {
+        for status in [404, 408, 429, 500, 503] {
             let status = StatusCode::from_u16(status)?;
             assert!(matches!(rejection(status), PortError::Unavailable { .. }), "{status}");
         }
@@ -233,6 +233,7 @@ mod tests {
             assert!(matches!(rejection(status), PortError::Rejected { .. }), "{status}");
         }
         assert!(matches!(rejection(StatusCode::CONFLICT), PortError::Conflict { .. }));
+        assert!(matches!(rejection(StatusCode::UNAUTHORIZED), PortError::LoginRejected { .. }));
         Ok(())
     }
 

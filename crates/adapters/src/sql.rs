@@ -41,6 +41,11 @@ impl Sql for MariaSql {
         ensure_grant(server, grant).await.map_err(|failure| failure.into_port_error(action))
     }
 
+    async fn has_database(&self, server: &SqlServer, database: &str) -> PortResult<bool> {
+        let action = format!("look for database {database} on {}", server.host);
+        find_database(server, database).await.map_err(|failure| failure.into_port_error(action))
+    }
+
     async fn drop_database(&self, server: &SqlServer, database: &str) -> PortResult<()> {
         let action = format!("remove database {database} from {}", server.host);
         remove_database(server, database).await.map_err(|failure| failure.into_port_error(action))
@@ -83,7 +88,6 @@ enum Failure {
 }
 
 impl Failure {
-    /// An authentication failure is temporary: the server may not have a new password yet.
     fn into_port_error(self, action: String) -> PortError {
         match &self {
             Self::DatabaseName { .. } | Self::UserName { .. } => {
@@ -91,6 +95,9 @@ impl Failure {
             }
             Self::Server { code, .. } if PERMANENT_ERRORS.contains(code) => {
                 PortError::Rejected { action, reason: self.to_string() }
+            }
+            Self::Server { code: ACCESS_DENIED, .. } => {
+                PortError::LoginRejected { action, reason: self.to_string() }
             }
             _ => PortError::Unavailable { action, source: Box::new(self) },
         }
@@ -146,12 +153,7 @@ async fn ensure_grant(server: &SqlServer, grant: &SqlGrant) -> Result<bool, Fail
 
 /// An existing database is not changed, since another character set would reinterpret its data.
 async fn ensure_database(connection: &mut Conn, database: &str) -> Result<bool, Failure> {
-    let statement = format!(
-        "SELECT DEFAULT_CHARACTER_SET_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = {}",
-        literal(database)
-    );
-    let found = query(connection, &statement).await?;
-    if let Some(character_set) = found.first() {
+    if let Some(character_set) = character_set(connection, database).await? {
         if !CHARACTER_SETS.contains(&character_set.as_str()) {
             tracing::warn!(
                 database,
@@ -166,6 +168,23 @@ async fn ensure_database(connection: &mut Conn, database: &str) -> Result<bool, 
     );
     execute(connection, &statement).await?;
     Ok(true)
+}
+
+async fn find_database(server: &SqlServer, database: &str) -> Result<bool, Failure> {
+    let database = database_name(database)?;
+    let mut connection = connect(server, &server.administrator).await?;
+    let found = character_set(&mut connection, database).await?;
+    disconnect(connection).await;
+    Ok(found.is_some())
+}
+
+/// Default character set of a database, if it exists.
+async fn character_set(connection: &mut Conn, database: &str) -> Result<Option<String>, Failure> {
+    let statement = format!(
+        "SELECT DEFAULT_CHARACTER_SET_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = {}",
+        literal(database)
+    );
+    Ok(query(connection, &statement).await?.into_iter().next())
 }
 
 async fn remove_database(server: &SqlServer, database: &str) -> Result<(), Failure> {

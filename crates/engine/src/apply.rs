@@ -60,7 +60,7 @@ impl Engine {
             return Ok(Applied::NotYet(Progress::waiting(message)));
         }
         if let Some(message) = foreign_owner(manifest, &live) {
-            return Ok(Applied::NotYet(Progress::Failed { message }));
+            return Ok(Applied::NotYet(Progress::stalled(message)));
         }
         if manifest.kind == JOB {
             return self.apply_job(namespace, manifest, live).await;
@@ -115,7 +115,7 @@ impl Engine {
             }
             JobOutcome::Failed if same => {
                 progress = assess::assess(JOB, name, &data);
-                if failed_at(&data)
+                if ended_at(&data, "Failed")
                     .is_some_and(|at| at.duration_until(self.ports.environment.now()) < FAILED_JOB_RETENTION)
                 {
                     return Ok(Applied::NotYet(progress));
@@ -147,10 +147,15 @@ fn has_started(pod: &DynamicObject) -> bool {
     })
 }
 
-fn failed_at(job: &Value) -> Option<Timestamp> {
+/// When a Job was completed.
+pub(crate) fn completed_at(job: &Value) -> Option<Timestamp> {
+    ended_at(job, "Complete")
+}
+
+fn ended_at(job: &Value, outcome: &str) -> Option<Timestamp> {
     let conditions = job.pointer("/status/conditions")?.as_array()?;
-    let failed = conditions.iter().find(|condition| condition["type"] == "Failed")?;
-    failed["lastTransitionTime"].as_str()?.parse().ok()
+    let ended = conditions.iter().find(|condition| condition["type"] == outcome)?;
+    ended["lastTransitionTime"].as_str()?.parse().ok()
 }
 
 /// Error message if another controller owns the object. Two objects whose children share a name would overwrite each

@@ -58,7 +58,10 @@ impl Engine {
                 .collect();
             let note = format!("remove by hand, the server did not answer: {}", left.join(", "));
             let announcement = Announcement { warning: true, reason: "LeftBehind", note };
-            self.ports.cluster.publish(object, announcement).await?;
+            // A missing Event must not keep the object.
+            if let Err(error) = self.ports.cluster.publish(object, announcement).await {
+                tracing::warn!(error = &error as &dyn std::error::Error, "failed to publish an Event");
+            }
         }
         let rest: Vec<&String> = finalizers.iter().filter(|finalizer| *finalizer != FINALIZER).collect();
         let metadata = json!({ "finalizers": rest, "resourceVersion": object.metadata.resource_version });

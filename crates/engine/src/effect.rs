@@ -12,7 +12,7 @@ use openstack_operator_model::status::{
 use crate::engine::Engine;
 use crate::gather::{self, Gathered, is_true};
 use crate::ports::{
-    BusGrant, BusServer, IdentityAccount, IdentityEntries, IdentityLogin, Login, PortResult, SqlGrant,
+    BusGrant, BusServer, IdentityAccount, IdentityEntries, IdentityLogin, Login, PortError, PortResult,
     SqlServer,
 };
 
@@ -101,30 +101,6 @@ impl Engine {
         Ok(())
     }
 
-    pub(crate) async fn ensure_databases(
-        &self,
-        namespace: &str,
-        databases: &[Database],
-        gathered: &Gathered,
-    ) -> PortResult<Progress> {
-        for database in databases {
-            if gathered.unavailable.contains(&database.provider) {
-                return Ok(not_available(&database.provider));
-            }
-            let (Some(server), Some(user)) = (
-                self.sql_server(namespace, &database.server).await?,
-                self.login(namespace, &database.secret).await?,
-            ) else {
-                return Ok(Progress::waiting(incomplete_secret(&database.server.secret)));
-            };
-            let grant = SqlGrant { database: database.database.clone(), user };
-            if self.ports.sql.ensure(&server, &grant).await? {
-                tracing::info!(database = database.database, "updated database and user");
-            }
-        }
-        Ok(Progress::Done)
-    }
-
     pub(crate) async fn ensure_messaging(
         &self,
         namespace: &str,
@@ -178,10 +154,13 @@ impl Engine {
                 roles: user.roles.clone(),
             });
         }
-        if self.ports.identity.ensure(&login, &entries).await? {
-            tracing::info!("updated the service catalog");
-        }
-        Ok(Progress::Done)
+        let ensured = self.ports.identity.ensure(&login, &entries).await.map(|wrote| {
+            if wrote {
+                tracing::info!("updated the service catalog");
+            }
+            Progress::Done
+        });
+        require_login(&catalog.provider, ensured)
     }
 
     /// Undoes one effect. Effects on a server that is deleted, or being deleted, need no undoing.
@@ -309,7 +288,7 @@ impl Engine {
         }))
     }
 
-    async fn sql_server(&self, namespace: &str, server: &DatabaseServer) -> PortResult<Option<SqlServer>> {
+    pub(crate) async fn sql_server(&self, namespace: &str, server: &DatabaseServer) -> PortResult<Option<SqlServer>> {
         let login = self.login(namespace, &server.secret).await?;
         Ok(login.map(|administrator| SqlServer {
             host: server.host.clone(),
@@ -359,7 +338,18 @@ fn ignore_failure(result: PortResult<()>) -> Option<()> {
         .ok()
 }
 
-fn incomplete_secret(secret: &str) -> String {
+/// Only the user can correct the login of a server that no object manages.
+pub(crate) fn require_login(provider: &Reference, result: PortResult<Progress>) -> PortResult<Progress> {
+    match result {
+        Err(PortError::LoginRejected { .. }) if provider.kind == SECRET.kind => {
+            let message = format!("the server rejects the login of Secret {}: correct it", provider.name);
+            Ok(Progress::stalled(message))
+        }
+        result => result,
+    }
+}
+
+pub(crate) fn incomplete_secret(secret: &str) -> String {
     format!("Secret {secret} does not exist yet or is incomplete")
 }
 

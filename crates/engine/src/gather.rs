@@ -17,7 +17,7 @@ use crate::engine::{Engine, Key};
 use crate::ports::PortResult;
 
 /// Inputs of a plan, read from the cluster.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Gathered {
     pub(crate) resolved: Resolved,
     /// Objects that are planned but not Available.
@@ -27,32 +27,43 @@ pub(crate) struct Gathered {
     /// Selected nodes that are not Ready.
     pub(crate) lost_nodes: BTreeSet<String>,
     pub(crate) uses: Vec<Reference>,
-    /// The first missing input.
-    pub(crate) progress: Option<Progress>,
+    /// The first missing input, or the first that only the user can provide.
+    pub(crate) progress: Progress,
 }
 
 impl Gathered {
-    /// Records a missing input; only the first one is reported.
+    /// Records a missing input that may still appear.
     fn record_missing(&mut self, message: String) {
-        self.progress.get_or_insert(Progress::waiting(message));
+        self.record(Progress::waiting(message));
+    }
+
+    /// Records an input that only the user can provide.
+    fn record_required(&mut self, message: String) {
+        self.record(Progress::stalled(message));
+    }
+
+    fn record(&mut self, progress: Progress) {
+        self.progress = std::mem::replace(&mut self.progress, Progress::Done).and(progress);
     }
 }
 
 impl Engine {
-    /// Reads everything that is needed; `before` are the nodes of the last status.
-    pub(crate) async fn gather(
-        &self,
-        key: &Key,
-        needs: &Needs,
-        before: &[NodeStatus],
-    ) -> PortResult<Gathered> {
+    /// Reads everything that is needed; `before` is the last status.
+    pub(crate) async fn gather(&self, key: &Key, needs: &Needs, before: &Status) -> PortResult<Gathered> {
         self.needs.set(key, needs, &self.kinds());
-        let mut gathered = Gathered::default();
+        let mut gathered = Gathered {
+            resolved: Resolved::default(),
+            unavailable: BTreeSet::new(),
+            unusable: BTreeSet::new(),
+            lost_nodes: BTreeSet::new(),
+            uses: Vec::new(),
+            progress: Progress::Done,
+        };
         for need in &needs.objects {
             self.gather_object(key, need, &mut gathered).await?;
         }
         for need in &needs.secrets {
-            self.gather_secret(key, need, &mut gathered).await?;
+            self.gather_secret(key, need, before, &mut gathered).await?;
         }
         self.gather_readiness(key, needs, &mut gathered).await?;
         for name in &needs.addresses {
@@ -69,7 +80,7 @@ impl Engine {
             self.gather_peers(key, *kind, &mut gathered.resolved).await?;
         }
         if let Some(need) = &needs.nodes {
-            self.gather_nodes(need, before, &mut gathered).await?;
+            self.gather_nodes(need, &before.nodes, &mut gathered).await?;
         }
         gathered.uses.sort();
         gathered.uses.dedup();
@@ -91,8 +102,10 @@ impl Engine {
         let status = match status(&object.data) {
             Ok(status) => status,
             Err(error) => {
-                gathered
-                    .record_missing(format!("cannot read the status of {kind} {name} ({field}): {error}"));
+                gathered.record_required(format!(
+                    "cannot read the status of {kind} {name} ({field}): {error}; correct it, or run the operator version \
+                     that wrote it"
+                ));
                 return Ok(());
             }
         };
@@ -107,15 +120,30 @@ impl Engine {
         Ok(())
     }
 
-    /// Checks that a Secret has the keys that are read from it.
-    async fn gather_secret(&self, key: &Key, need: &SecretNeed, gathered: &mut Gathered) -> PortResult<()> {
-        let Some(secret) = self.ports.cluster.get(SECRET, &key.namespace, &need.name).await? else {
-            gathered.record_missing(format!("Secret {} does not exist ({})", need.name, need.field));
-            return Ok(());
+    /// Checks that a Secret has the keys that are read from it. It may be created later than a new object, but an object
+    /// that has served has lost it.
+    async fn gather_secret(
+        &self,
+        key: &Key,
+        need: &SecretNeed,
+        before: &Status,
+        gathered: &mut Gathered,
+    ) -> PortResult<()> {
+        let SecretNeed { name, field, keys } = need;
+        let problem = match self.ports.cluster.get(SECRET, &key.namespace, name).await? {
+            None => Some((format!("Secret {name} does not exist ({field})"), "create it")),
+            Some(secret) => {
+                let has = |key: &String| secret.data.pointer("/data").is_some_and(|data| data.get(key).is_some());
+                let missing = keys.iter().find(|key| !has(key));
+                missing.map(|key| (format!("Secret {name} has no key {key} ({field})"), "add it"))
+            }
         };
-        let has = |name: &String| secret.data.pointer("/data").is_some_and(|data| data.get(name).is_some());
-        if let Some(missing) = need.keys.iter().find(|name| !has(name)) {
-            gathered.record_missing(format!("Secret {} has no key {missing} ({})", need.name, need.field));
+        match problem {
+            Some((problem, remedy)) if before.served => {
+                gathered.record_required(format!("{problem}: {remedy} again"));
+            }
+            Some((problem, _)) => gathered.record_missing(problem),
+            None => {}
         }
         Ok(())
     }
@@ -125,7 +153,7 @@ impl Engine {
         for dependency in &needs.after {
             let Dependency { kind, name, condition } = dependency;
             if self.kind(kind).is_none() {
-                gathered.record_missing(format!("unknown kind {kind} (spec.dependsOn)"));
+                gathered.record_required(format!("unknown kind {kind} (spec.dependsOn): correct it"));
                 continue;
             }
             gathered.uses.push(dependency.reference());

@@ -2,6 +2,7 @@
 
 mod apply;
 mod cleanup;
+mod database;
 mod effect;
 pub mod engine;
 mod gather;

@@ -107,11 +107,16 @@ fn status(pod: &DynamicObject) -> PodStatus {
     pod.data.get("status").and_then(|status| serde_json::from_value(status.clone()).ok()).unwrap_or_default()
 }
 
+/// The node of a pod, if it is scheduled.
+pub(crate) fn node(pod: &DynamicObject) -> Option<&str> {
+    pod.data.pointer("/spec/nodeName").and_then(Value::as_str)
+}
+
 /// The node of a `DaemonSet` pod.
 pub(crate) fn agent_node(pod: &DynamicObject) -> Option<&str> {
     let mut owners = pod.metadata.owner_references.iter().flatten();
     let is_agent = owners.any(|owner| owner.kind == "DaemonSet");
-    pod.data.pointer("/spec/nodeName").and_then(Value::as_str).filter(|_| is_agent)
+    node(pod).filter(|_| is_agent)
 }
 
 /// Termination messages of the successful setup containers of a pod.

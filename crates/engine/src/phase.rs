@@ -1,19 +1,23 @@
 //! Applies the manifests of an object phase by phase, and stops at the first phase that is not done.
 
+use jiff::SignedDuration;
 use openstack_operator_model::assess;
 use openstack_operator_model::condition::{ConditionType, Progress};
-use openstack_operator_model::kind::CONTROLLERS;
-use openstack_operator_model::lower::{Manifest, Manifests, PHASES, Phase};
-use openstack_operator_model::plan::Plan;
+use openstack_operator_model::kind::{CONTROLLERS, JOB};
+use openstack_operator_model::lower::{Manifest, Manifests, PHASES, Phase, task};
+use openstack_operator_model::plan::{Plan, TaskStage};
 use openstack_operator_model::service::{AnyObject, AnyService};
 use serde_json::Value;
 
-use crate::apply::{Applied, to_json};
+use crate::apply::{Applied, completed_at, to_json};
 use crate::engine::{Engine, Key, Stop};
 use crate::gather::Gathered;
-use crate::ports::PortResult;
+use crate::ports::{PortError, PortResult};
 use crate::reconcile::progress_or_failure;
 use crate::work::{Work, service_row};
+
+/// Minimum time between two runs of a bootstrap task for the same reason.
+const REPETITION_INTERVAL: SignedDuration = SignedDuration::from_mins(5);
 
 /// An object with its plan and manifests.
 pub(crate) struct Planned<'a> {
@@ -59,21 +63,23 @@ fn combined_progress(items: &[Item<'_>]) -> Progress {
 }
 
 impl Engine {
-    /// Applies phase by phase; phases after the first unfinished one are reported as not reached.
+    /// Applies phase by phase; phases after the first unfinished one are reported as not reached. The tasks after the
+    /// rollout need neither the route nor the catalog, and neither of these waits for them.
     pub(crate) async fn phases(&self, planned: &Planned<'_>, work: &mut Work) -> Result<(), Stop> {
         let mut registration = self.register_before_start(planned, work).await;
+        let mut finished = None;
         for phase in PHASES {
-            if phase == Phase::Finish {
+            if phase == Phase::Children {
                 self.register(planned, registration.take(), work).await;
+                if let Some(progress) = finished.take() {
+                    work.record(ConditionType::Finished, progress);
+                }
             }
             let Some(list) = planned.phase(phase) else { continue };
             let condition = condition_of(phase);
             work.current = condition;
-            if work.is_stopped() {
-                work.record(condition, Progress::NotReached);
-                continue;
-            }
             let progress = match phase {
+                _ if work.is_stopped() => Progress::NotReached,
                 Phase::Config | Phase::Exposure => {
                     combined_progress(&self.apply_all(planned, list, Order::Together).await?)
                 }
@@ -81,7 +87,11 @@ impl Engine {
                 Phase::Workloads => self.start_workloads(planned, list, registration.as_ref(), work).await?,
                 Phase::Children => self.create_children(planned, list, work).await?,
             };
-            work.record(condition, progress);
+            if phase == Phase::Finish {
+                finished = Some(progress);
+            } else {
+                work.record(condition, progress);
+            }
         }
         Ok(())
     }
@@ -126,13 +136,14 @@ impl Engine {
             };
             let mut item = item(manifest, applied);
             item.progress =
-                self.without_lost_nodes(planned.plan, manifest, &item.live, item.progress).await?;
+                self.without_lost_nodes(planned, manifest, &item.live, item.progress).await?;
             items.push(item);
         }
         // Delete pods only after the workloads that replace them exist.
         if items.iter().all(|item| !item.live.is_null()) {
             self.delete_stray_pods(planned, work).await?;
         }
+        work.findings.remarks.extend(self.shared_nodes(planned).await?);
         let progress = self.with_pod_problem(planned.key, combined_progress(&items)).await?;
         work.findings.available =
             Some(items.iter().all(|item| assess::serves(item.manifest.kind, &item.live)));
@@ -190,18 +201,39 @@ impl Engine {
         ))
     }
 
-    /// Reports the registration. The identity service registers itself here, once it is exposed and before the rollout
-    /// is finished.
+    /// Reports the registration. The identity service registers itself here, once it is exposed.
     async fn register(&self, planned: &Planned<'_>, early: Option<Progress>, work: &mut Work) {
         let Some(catalog) = &planned.plan.catalog else { return };
         let progress = match early {
             Some(progress) => progress,
             None if work.is_stopped() => Progress::NotReached,
-            None => progress_or_failure(
-                self.ensure_catalog(&planned.key.namespace, catalog, planned.gathered).await,
-            ),
+            None => match self.ensure_catalog(&planned.key.namespace, catalog, planned.gathered).await {
+                Err(error @ PortError::LoginRejected { .. }) => {
+                    progress_or_failure(self.repeat_bootstrap(planned, error).await)
+                }
+                result => progress_or_failure(result),
+            },
         };
         work.record(ConditionType::Registered, progress);
+    }
+
+    /// Repeats the bootstrap tasks of an identity service that rejects its administrator, because they set the password
+    /// of the Secret again. A task that has just run is not repeated.
+    async fn repeat_bootstrap(&self, planned: &Planned<'_>, rejection: PortError) -> PortResult<Progress> {
+        let namespace = &planned.key.namespace;
+        for task in planned.plan.tasks.iter().filter(|task| task.stage == TaskStage::Bootstrap) {
+            let name = task::job_name(&planned.key.name, task);
+            let Some(job) = self.ports.cluster.get(JOB, namespace, &name).await? else { continue };
+            let age = completed_at(&job.data).map(|at| at.duration_until(self.ports.environment.now()));
+            if age.is_some_and(|age| age >= REPETITION_INTERVAL) {
+                let uid = job.metadata.uid.as_deref().unwrap_or_default();
+                self.ports.cluster.delete(JOB, namespace, &name, uid).await?;
+                tracing::info!(job = name, "the administrator's login is rejected; repeating the task");
+                let message = format!("the administrator's login is rejected: the operator repeats Job {name}");
+                return Ok(Progress::waiting(message));
+            }
+        }
+        Err(rejection)
     }
 
     /// Why a workload must not start for the first time: it cannot use an object that it depends on, or its user is not

@@ -21,6 +21,9 @@ pub enum PortError {
     /// Permanent: a retry of the same request fails again.
     #[snafu(display("failed to {action}: {reason}"))]
     Rejected { action: String, reason: String },
+    /// The server does not accept the password. A retry may succeed: the server may not have a new password yet.
+    #[snafu(display("failed to {action}: {reason}"))]
+    LoginRejected { action: String, reason: String },
     /// The object changed concurrently.
     #[snafu(display("failed to {action}: conflict with a concurrent change"))]
     Conflict { action: String },
@@ -92,6 +95,7 @@ pub trait Sql: Send + Sync {
     /// Ensures the database (utf8mb3) and the user `'name'@'%'` with this password and all privileges on it. Returns
     /// whether it wrote.
     async fn ensure(&self, server: &SqlServer, grant: &SqlGrant) -> PortResult<bool>;
+    async fn has_database(&self, server: &SqlServer, database: &str) -> PortResult<bool>;
     async fn drop_database(&self, server: &SqlServer, database: &str) -> PortResult<()>;
     async fn drop_user(&self, server: &SqlServer, user: &str) -> PortResult<()>;
     /// State of replication of one server. It responds soon or fails, because the next poll follows soon.

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use kube::core::DynamicObject;
-use openstack_operator_model::common::PAUSE_ANNOTATION;
-use openstack_operator_model::condition::{ConditionType, Findings, Progress, Stall};
-use openstack_operator_model::lower::{self, Instance, Observed, task};
-use openstack_operator_model::plan::{Container, Plan, SecretContent};
+use openstack_operator_model::common::{ACCEPT_LOSS_ANNOTATION, PAUSE_ANNOTATION};
+use openstack_operator_model::condition::{ConditionType, Progress, Stall};
+use openstack_operator_model::lower::{self, Instance, Observed};
+use openstack_operator_model::plan::{Container, Plan, SecretContent, SecretPlan};
 use openstack_operator_model::service::AnyService;
 use serde_json::json;
 
@@ -14,6 +14,7 @@ use crate::engine::{Engine, FINALIZER, Key, Outcome, Stop, catch_panic, instance
 use crate::gather::{self, Gathered};
 use crate::phase::Planned;
 use crate::ports::{PortError, PortResult};
+use crate::secret::Owner;
 use crate::work::Work;
 
 impl Engine {
@@ -46,13 +47,7 @@ impl Engine {
         if object.metadata.deletion_timestamp.is_some() {
             return self.cleanup(key, &object, &before).await;
         }
-        let mut work = Work {
-            findings: Findings::default(),
-            status: before.clone(),
-            due: None,
-            current: ConditionType::InputsReady,
-            requeue_now: false,
-        };
+        let mut work = Work::new(&object, before.clone());
         let paused = object.metadata.annotations.as_ref().and_then(|all| all.get(PAUSE_ANNOTATION));
         let stopped = if paused.is_some_and(|value| value == "true") {
             Err(Stop::Stall(Stall::Paused))
@@ -68,9 +63,8 @@ impl Engine {
             }
             Err(Stop::Port(error @ PortError::Conflict { .. })) => return Err(error),
             Err(Stop::Port(error)) => {
-                let message = error_chain(&error);
-                work.record(work.current, Progress::Failed { message: message.clone() });
-                Some(message)
+                work.record(work.current, failure(&error));
+                Some(error_chain(&error))
             }
         };
         work.status.served |= work.findings.available == Some(true);
@@ -100,10 +94,10 @@ impl Engine {
         let instance = instance(service, object);
         let decoded = catch_panic("decoding the object", || service.decode(object))?;
         let needs = catch_panic("determining needs", || Ok(decoded.needs()))?;
-        let gathered = self.gather(key, &needs, &work.status.nodes).await?;
+        let gathered = self.gather(key, &needs, &work.status).await?;
         work.status.uses.clone_from(&gathered.uses);
         if !(needs.objects.is_empty() && needs.secrets.is_empty() && needs.after.is_empty()) {
-            work.record(ConditionType::InputsReady, gathered.progress.clone().unwrap_or(Progress::Done));
+            work.record(ConditionType::InputsReady, gathered.progress.clone());
         }
         if work.is_stopped() {
             return Ok(());
@@ -131,15 +125,12 @@ impl Engine {
             manifests: &manifests,
         };
         self.phases(&planned, work).await?;
+        work.record_install(&plan);
         if !work.is_stopped() {
-            let wanted = task::wanted_install(&plan.tasks).map(str::to_owned);
-            if work.status.installed != wanted {
-                work.status.installed = wanted;
-                work.requeue_now = true;
-            }
             work.current = ConditionType::Pruned;
             self.undo_unwanted(&key.namespace, &effects, &mut work.status.effects).await?;
             self.prune(&instance, &plan, &manifests).await?;
+            self.forget_accepted_losses(key, object, work).await?;
         }
         // Nodes leave even while other parts are not done, and pruning does not depend on nodes.
         if let Some(roster) = &plan.agents {
@@ -148,6 +139,23 @@ impl Engine {
             work.record(ConditionType::NodesReady, progress);
         }
         Ok(())
+    }
+
+    /// Removes the annotation once the object is complete again, so that it does not apply to a later loss.
+    async fn forget_accepted_losses(
+        &self,
+        key: &Key,
+        object: &DynamicObject,
+        work: &Work,
+    ) -> PortResult<()> {
+        if work.accepted_losses.is_empty() || work.requeue_now {
+            return Ok(());
+        }
+        let metadata = json!({
+            "annotations": { ACCEPT_LOSS_ANNOTATION: null },
+            "resourceVersion": object.metadata.resource_version,
+        });
+        self.ports.cluster.patch_metadata(key.kind, &key.namespace, &key.name, metadata).await
     }
 
     /// Ensures Secrets, databases and message buses.
@@ -161,8 +169,18 @@ impl Engine {
         work.current = ConditionType::ConfigReady;
         let mut observed = Observed { installed: work.status.installed.clone(), ..Observed::default() };
         let mut missing = Progress::Done;
-        for secret in &plan.secrets {
-            let ensured = self.ensure_secret(instance, secret).await?;
+        for name in foreign_secrets(plan) {
+            if let Some(facts) = self.secret_facts(&instance.namespace, &name).await? {
+                observed.secrets.insert(name, facts);
+            }
+        }
+        // A key ring depends on a task, whose identity depends on other Secrets.
+        let (rings, others): (Vec<&SecretPlan>, Vec<&SecretPlan>) =
+            plan.secrets.iter().partition(|secret| matches!(secret.content, SecretContent::KeyRing(_)));
+        for secret in others.into_iter().chain(rings) {
+            let replaceable = work.replaceable();
+            let owner = Owner { instance, plan, observed: &observed, replaceable };
+            let ensured = self.ensure_secret(&owner, secret).await?;
             work.recheck_within(ensured.due);
             if let SecretContent::KeyRing(ring) = &secret.content {
                 work.record(ConditionType::Keys(ring.condition), ensured.progress);
@@ -171,14 +189,9 @@ impl Engine {
             }
             observed.secrets.insert(secret.name.clone(), ensured.facts);
         }
-        for name in foreign_secrets(plan) {
-            if let Some(facts) = self.secret_facts(&instance.namespace, &name).await? {
-                observed.secrets.insert(name, facts);
-            }
-        }
         if !plan.databases.is_empty() {
             let progress = match &missing {
-                Progress::Done => self.ensure_databases(&instance.namespace, &plan.databases, gathered).await,
+                Progress::Done => self.ensure_databases(instance, plan, gathered, work).await,
                 waiting => Ok(waiting.clone()),
             };
             work.record(ConditionType::DatabaseReady, progress_or_failure(progress));
@@ -216,7 +229,18 @@ fn foreign_secrets(plan: &Plan) -> Vec<String> {
 
 /// Turns a failed call into failed progress of its part, so that the status still reports the other parts.
 pub(crate) fn progress_or_failure(result: PortResult<Progress>) -> Progress {
-    result.unwrap_or_else(|error| Progress::Failed { message: error_chain(&error) })
+    result.unwrap_or_else(|error| failure(&error))
+}
+
+/// Progress of a failed call. A rejected request fails again until the user changes what the reason names.
+fn failure(error: &PortError) -> Progress {
+    let message = error_chain(error);
+    match error {
+        PortError::Rejected { .. } => Progress::Stalled { message },
+        PortError::Unavailable { .. } | PortError::LoginRejected { .. } | PortError::Conflict { .. } => {
+            Progress::Failed { message }
+        }
+    }
 }
 
 /// An error and all its causes in one line.

@@ -94,8 +94,7 @@ impl Runner {
                 // A watch covers the dependency; the periodic reconcile compensates for a lost event.
                 queue.push(key.clone(), after.map_or(drift, |after| after.min(drift)));
             }
-            Outcome::Stalled => queue.succeeded(key),
-            Outcome::Gone => queue.forget(key),
+            Outcome::Stalled | Outcome::Gone => queue.succeeded(key),
         }
     }
 }

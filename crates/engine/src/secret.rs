@@ -1,6 +1,6 @@
 //! Secrets: generates missing values, fills in templates, rotates keys. Values stay in this file and in the ports.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -8,12 +8,16 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, Mac};
 use jiff::Timestamp;
 use kube::core::DynamicObject;
+use openstack_operator_model::assess::{self, JobOutcome};
+use openstack_operator_model::common::ACCEPT_LOSS_ANNOTATION;
 use openstack_operator_model::condition::Progress;
 use openstack_operator_model::keyring::{self, Decision, RingState};
-use openstack_operator_model::kind::SECRET;
-use openstack_operator_model::lower::{Instance, ROTATIONS_ANNOTATION, SecretFacts, manifest};
+use openstack_operator_model::kind::{JOB, SECRET};
+use openstack_operator_model::lower::{
+    Instance, Observed, ROTATIONS_ANNOTATION, SecretFacts, TASK_ANNOTATION, manifest, task,
+};
 use openstack_operator_model::name;
-use openstack_operator_model::plan::{Entry, KeyRing, Piece, SecretContent, SecretKey, SecretPlan};
+use openstack_operator_model::plan::{Entry, KeyRing, Piece, Plan, SecretContent, SecretKey, SecretPlan};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use sha2::Sha256;
@@ -28,6 +32,37 @@ const REQUEST: &str = "openstack.k8s.io/rotation-request";
 
 pub(crate) type Values = BTreeMap<String, String>;
 
+/// The object whose Secrets are ensured.
+pub(crate) struct Owner<'a> {
+    pub(crate) instance: &'a Instance,
+    pub(crate) plan: &'a Plan,
+    /// What is known so far.
+    pub(crate) observed: &'a Observed,
+    /// Irreplaceable Secrets that the operator may create.
+    pub(crate) replaceable: Replaceable<'a>,
+}
+
+/// Which irreplaceable Secrets the operator may create.
+#[derive(Clone, Copy)]
+pub(crate) enum Replaceable<'a> {
+    /// All, because no data depends on them yet.
+    All,
+    /// Those whose loss the user has accepted.
+    Accepted(&'a BTreeSet<String>),
+}
+
+impl Replaceable<'_> {
+    fn contains(self, secret: &SecretPlan) -> bool {
+        match self {
+            Self::All => true,
+            Self::Accepted(names) => !secret.irreplaceable || names.contains(&secret.name),
+        }
+    }
+}
+
+/// Keys and annotations of a key ring, and the time until its next rotation.
+type Ring = (Values, Values, Option<Duration>);
+
 /// Result of ensuring a Secret.
 pub(crate) struct Ensured {
     pub(crate) facts: SecretFacts,
@@ -38,9 +73,18 @@ pub(crate) struct Ensured {
 
 impl Engine {
     /// Ensures a Secret of the plan, keeping its existing values.
-    pub(crate) async fn ensure_secret(&self, instance: &Instance, plan: &SecretPlan) -> PortResult<Ensured> {
-        let live = self.ports.cluster.get(SECRET, &instance.namespace, &plan.name).await?;
+    pub(crate) async fn ensure_secret(&self, owner: &Owner<'_>, plan: &SecretPlan) -> PortResult<Ensured> {
+        let instance = owner.instance;
+        let mut live = self.ports.cluster.get(SECRET, &instance.namespace, &plan.name).await?;
         let known = live.as_ref().map(values).unwrap_or_default();
+        if is_lost(&plan.content, live.as_ref(), &known) {
+            if !owner.replaceable.contains(plan) {
+                let progress = Progress::stalled(lost_message(instance, &plan.name));
+                return Ok(Ensured { facts: SecretFacts::default(), progress, due: None });
+            }
+            // The record of the lost values does not apply to new ones.
+            live = None;
+        }
         let (wanted, annotations, due) = match &plan.content {
             SecretContent::Entries(entries) => match self
                 .resolve_entries(instance, plan, entries, &known)
@@ -49,7 +93,9 @@ impl Engine {
                 Ok(values) => (values, Values::new(), None),
                 Err(progress) => return Ok(Ensured { facts: SecretFacts::default(), progress, due: None }),
             },
-            SecretContent::KeyRing(ring) => self.rotate_ring(ring, live.as_ref(), known),
+            SecretContent::KeyRing(ring) => {
+                self.rotate_ring(owner, (&plan.name, ring), live.as_ref(), known).await?
+            }
         };
         let mut metadata = instance.metadata(&plan.name, None);
         if plan.retained {
@@ -139,14 +185,16 @@ impl Engine {
         Ok(Ok(wanted))
     }
 
-    /// Current keys of a ring, its annotations, and the time until the next rotation. **Invariant:** the loss of some
-    /// keys never removes others, since existing tokens and credentials may still need them.
-    fn rotate_ring(
+    /// Rotates a key ring if it is due. **Invariant:** the loss of some keys never removes others, since existing tokens
+    /// and credentials may still need them. A ring does not rotate, and loses no key, before the data is encrypted with
+    /// the key of its last rotation.
+    async fn rotate_ring(
         &self,
-        ring: &KeyRing,
+        owner: &Owner<'_>,
+        (name, ring): (&str, &KeyRing),
         live: Option<&DynamicObject>,
         mut keys: Values,
-    ) -> (Values, Values, Option<Duration>) {
+    ) -> PortResult<Ring> {
         let now = self.ports.environment.now();
         keys.retain(|number, _| number.parse::<u32>().is_ok());
         keys.entry("0".to_owned()).or_insert_with(|| self.ports.environment.fernet_key());
@@ -155,9 +203,16 @@ impl Engine {
         }
         let numbers = keys.keys().filter_map(|number| number.parse().ok()).collect();
         let (state, mut rotations) = ring_state(ring, live, numbers, now);
-        let Decision::Rotate(rotation) = keyring::decide(ring, &state, now) else {
-            let due = next_rotation(ring, &state, now);
-            return (keys, ring_annotations(&state, rotations), Some(due));
+        let rotation = match keyring::decide(ring, &state, now) {
+            Decision::Wait(until) => {
+                let due = now.duration_until(until).unsigned_abs();
+                return Ok((keys, ring_annotations(&state, rotations), Some(due)));
+            }
+            // The end of the task triggers the next attempt.
+            Decision::Rotate(_) if !self.is_reencrypted(owner, name, rotations).await? => {
+                return Ok((keys, ring_annotations(&state, rotations), None));
+            }
+            Decision::Rotate(rotation) => rotation,
         };
         if let Some(staged) = keys.remove("0") {
             keys.insert(rotation.primary.to_string(), staged);
@@ -173,8 +228,44 @@ impl Engine {
         };
         tracing::info!(condition = ring.condition, rotations, "rotated keys");
         let due = next_rotation(ring, &state, now);
-        (keys, ring_annotations(&state, rotations), Some(due))
+        Ok((keys, ring_annotations(&state, rotations), Some(due)))
     }
+
+    /// Whether the task that follows the last rotation of a key ring is complete.
+    async fn is_reencrypted(&self, owner: &Owner<'_>, ring: &str, rotations: u32) -> PortResult<bool> {
+        let Owner { instance, plan, observed, .. } = owner;
+        let Some(run) = task::after_rotation(&instance.name, plan, observed, ring, rotations) else {
+            return Ok(true);
+        };
+        let Some(job) = self.ports.cluster.get(JOB, &instance.namespace, &run.job).await? else {
+            return Ok(false);
+        };
+        let key = job.metadata.annotations.as_ref().and_then(|all| all.get(TASK_ANNOTATION));
+        Ok(key == Some(&run.key) && assess::job_outcome(&job.data) == JobOutcome::Complete)
+    }
+}
+
+/// Whether a Secret has lost values that were generated. A staged key has not encrypted anything yet.
+fn is_lost(content: &SecretContent, live: Option<&DynamicObject>, known: &Values) -> bool {
+    match content {
+        SecretContent::Entries(entries) => entries.iter().any(|(key, entry)| {
+            matches!(entry, Entry::Password { .. }) && known.get(key).is_none_or(String::is_empty)
+        }),
+        SecretContent::KeyRing(_) => {
+            let primary = known.keys().filter_map(|number| number.parse::<u32>().ok()).max().unwrap_or(0);
+            let annotations = live.and_then(|live| live.metadata.annotations.as_ref());
+            let rotations = annotations.and_then(|all| all.get(ROTATIONS_ANNOTATION)?.parse::<u32>().ok());
+            primary <= rotations.unwrap_or(0)
+        }
+    }
+}
+
+fn lost_message(instance: &Instance, secret: &str) -> String {
+    format!(
+        "Secret {secret} is missing or incomplete, and a new one cannot decrypt existing data: restore it, or accept that \
+         data encrypted with it is lost by setting annotation {ACCEPT_LOSS_ANNOTATION}: {secret} on {} {}",
+        instance.kind.kind, instance.name
+    )
 }
 
 fn next_rotation(ring: &KeyRing, state: &RingState, now: Timestamp) -> Duration {
@@ -194,7 +285,8 @@ fn ring_annotations(state: &RingState, rotations: u32) -> Values {
     annotations
 }
 
-/// State of a ring from the annotations of its Secret. Without them, all keys count as in use until now.
+/// State of a ring from the annotations of its Secret. Without them, all keys count as in use until now. Each rotation
+/// adds one number, so the numbers still tell how often the ring was rotated.
 fn ring_state(
     ring: &KeyRing,
     live: Option<&DynamicObject>,
@@ -215,7 +307,8 @@ fn ring_state(
     let (retired, rotated_at, rotations, request) = read().unwrap_or_else(|| {
         let primary = keys.iter().max();
         let retired = keys.iter().filter(|key| **key != 0 && Some(*key) != primary);
-        (retired.map(|key| (*key, now)).collect(), now, 0, ring.request.clone())
+        let rotations = primary.map_or(0, |primary| primary.saturating_sub(1));
+        (retired.map(|key| (*key, now)).collect(), now, rotations, ring.request.clone())
     });
     (RingState { keys, retired, rotated_at, request }, rotations)
 }

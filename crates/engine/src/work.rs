@@ -1,15 +1,19 @@
 //! State of a running reconcile: findings, new status, and outcome.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use kube::core::DynamicObject;
+use openstack_operator_model::common::ACCEPT_LOSS_ANNOTATION;
 use openstack_operator_model::condition::{ConditionType, Findings, Progress};
-use openstack_operator_model::lower::Manifest;
+use openstack_operator_model::lower::{Manifest, task};
 use openstack_operator_model::plan::Plan;
 use openstack_operator_model::status::{Effect, ServiceStatus, Stage, Status};
 use serde_json::Value;
 
 use crate::engine::Outcome;
 use crate::gather;
+use crate::secret::Replaceable;
 
 /// State of a running reconcile.
 pub(crate) struct Work {
@@ -21,9 +25,33 @@ pub(crate) struct Work {
     pub(crate) current: ConditionType,
     /// The next step depends on the new status: reconcile again at once.
     pub(crate) requeue_now: bool,
+    /// Names of Secrets and databases whose loss the user has accepted.
+    pub(crate) accepted_losses: BTreeSet<String>,
 }
 
 impl Work {
+    pub(crate) fn new(object: &DynamicObject, status: Status) -> Self {
+        let annotation = object.metadata.annotations.as_ref().and_then(|all| all.get(ACCEPT_LOSS_ANNOTATION));
+        let names = annotation.into_iter().flat_map(|names| names.split(',')).map(str::trim);
+        Self {
+            findings: Findings::default(),
+            status,
+            due: None,
+            current: ConditionType::InputsReady,
+            requeue_now: false,
+            accepted_losses: names.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+        }
+    }
+
+    /// Which irreplaceable Secrets may be created.
+    pub(crate) fn replaceable(&self) -> Replaceable<'_> {
+        if self.status.served || self.status.installed.is_some() {
+            Replaceable::Accepted(&self.accepted_losses)
+        } else {
+            Replaceable::All
+        }
+    }
+
     /// Records the progress of a condition; of two, the less advanced one counts.
     pub(crate) fn record(&mut self, condition: ConditionType, progress: Progress) {
         match self.findings.parts.iter_mut().find(|(known, _)| *known == condition) {
@@ -34,6 +62,25 @@ impl Work {
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.findings.unmet().is_some()
+    }
+
+    /// Records the image whose database schema is in place: after the install task, or after all tasks of an upgrade.
+    /// Neither a route nor the catalog has to follow, since the next image must not install a second time.
+    pub(crate) fn record_install(&mut self, plan: &Plan) {
+        let is_met = |wanted: ConditionType| {
+            self.findings.parts.iter().any(|(condition, progress)| *condition == wanted && progress.is_met())
+        };
+        let last =
+            if self.status.installed.is_none() { ConditionType::TasksComplete } else { ConditionType::Finished };
+        let (is_complete, have_databases) = (is_met(last), is_met(ConditionType::DatabaseReady));
+        let wanted = task::wanted_install(&plan.tasks);
+        if is_complete && self.status.installed.as_deref() != wanted {
+            self.status.installed = wanted.map(str::to_owned);
+            self.requeue_now = true;
+        }
+        if have_databases && self.status.installed.is_some() {
+            self.status.databases = plan.databases.iter().map(|database| database.database.clone()).collect();
+        }
     }
 
     pub(crate) fn recheck_within(&mut self, due: Option<Duration>) {

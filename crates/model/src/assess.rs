@@ -10,8 +10,7 @@ use crate::node::{self, NOT_READY};
 /// changes.
 pub fn assess(kind: Kind, name: &str, live: &Value) -> Progress {
     match kind {
-        DEPLOYMENT => rollout(kind, name, live, "availableReplicas"),
-        STATEFUL_SET => rollout(kind, name, live, "readyReplicas"),
+        DEPLOYMENT | STATEFUL_SET => rollout(kind, name, live, &LostPods::default()),
         DAEMON_SET => daemon_set(name, live, &[]),
         JOB => job(name, live),
         HTTP_ROUTE => route(name, live),
@@ -47,14 +46,35 @@ fn text<'a>(live: &'a Value, pointer: &str) -> &'a str {
     live.pointer(pointer).and_then(Value::as_str).unwrap_or("")
 }
 
-fn rollout(kind: Kind, name: &str, live: &Value, counted: &str) -> Progress {
+/// Pods of a workload on nodes that are not Ready.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LostPods {
+    pub count: i64,
+    pub nodes: Vec<String>,
+    /// How many pods must serve, e.g. a majority.
+    pub required: i64,
+}
+
+/// Progress of a Deployment or StatefulSet. While enough pods serve, the operator does not wait for pods of lost nodes,
+/// because they may never return. A rollout waits for them.
+pub fn rollout(kind: Kind, name: &str, live: &Value, lost: &LostPods) -> Progress {
+    let counted = if kind == STATEFUL_SET { "/status/readyReplicas" } else { "/status/availableReplicas" };
     let wanted = number(live, "/spec/replicas");
     let updated = number(live, "/status/updatedReplicas");
-    let serving = number(live, &format!("/status/{counted}"));
+    let serving = number(live, counted);
     let total = number(live, "/status/replicas");
     let seen = number(live, "/status/observedGeneration") >= number(live, "/metadata/generation");
     if seen && updated == wanted && serving >= wanted && total == wanted {
         return Progress::Done;
+    }
+    // A StatefulSet does not count the pods that Kubernetes evicts from a lost node, although they run its revision.
+    let is_evicting = kind == STATEFUL_SET
+        && live.pointer("/status/currentRevision") == live.pointer("/status/updateRevision")
+        && wanted - updated <= lost.count;
+    let is_rolled_out = seen && total <= wanted && (updated == wanted || is_evicting);
+    if is_rolled_out && wanted - serving <= lost.count && serving >= lost.required.max(1) {
+        let losses = lost.nodes.iter().map(|node| node::describe(&[node], NOT_READY)).collect();
+        return Progress::Degraded { losses };
     }
     let (state, count) = if seen && updated < wanted {
         ("updated", updated)
@@ -126,9 +146,13 @@ fn route(name: &str, live: &Value) -> Progress {
     });
     match verdict {
         Some(accepted) if text(accepted, "/status") == "True" => Progress::Done,
-        Some(refused) => Progress::waiting(format!(
-            "HTTPRoute {name} is rejected by its Gateway: {}",
-            text(refused, "/message")
+        Some(undecided) if text(undecided, "/reason") == "Pending" => {
+            Progress::waiting(format!("HTTPRoute {name}: its Gateway has not decided yet"))
+        }
+        Some(rejected) => Progress::stalled(format!(
+            "HTTPRoute {name} is rejected by its Gateway: {}; correct the Gateway, or gatewayRef and the hostname of \
+             the object",
+            text(rejected, "/message")
         )),
         None => Progress::waiting(format!("HTTPRoute {name}: its Gateway has not reported yet")),
     }
@@ -206,6 +230,34 @@ mod tests {
     }
 
     #[test]
+    fn a_rollout_is_degraded_when_only_pods_of_lost_nodes_are_missing() {
+        let live = |updated: i64, ready: i64| {
+            json!({ "metadata": { "generation": 1 }, "spec": { "replicas": 3 }, "status": {
+                "observedGeneration": 1, "updatedReplicas": updated, "readyReplicas": ready,
+                "availableReplicas": ready, "replicas": 3, "currentRevision": "a", "updateRevision": "a" } })
+        };
+        let lost = |count, required| LostPods { count, nodes: vec!["b".to_owned()], required };
+        let degraded = Progress::degraded("node b is not Ready");
+        assert_eq!(rollout(STATEFUL_SET, "x", &live(3, 3), &lost(1, 2)), Progress::Done);
+        assert_eq!(rollout(STATEFUL_SET, "x", &live(3, 2), &lost(1, 2)), degraded);
+        assert_eq!(rollout(STATEFUL_SET, "x", &live(2, 2), &lost(1, 2)), degraded, "its pod is evicted");
+        assert_eq!(rollout(DEPLOYMENT, "x", &live(3, 1), &lost(2, 1)), degraded);
+        for (kind, updated, ready, lost, why) in [
+            (STATEFUL_SET, 3, 1, lost(2, 2), "it has no majority"),
+            (STATEFUL_SET, 3, 1, lost(1, 1), "another pod is missing"),
+            (STATEFUL_SET, 1, 2, lost(1, 2), "a rollout is running"),
+            (DEPLOYMENT, 2, 2, lost(1, 1), "a rollout is running"),
+            (DEPLOYMENT, 3, 0, lost(3, 0), "it does not serve"),
+            (DEPLOYMENT, 3, 2, LostPods::default(), "no node is lost"),
+        ] {
+            assert!(!rollout(kind, "x", &live(updated, ready), &lost).is_met(), "{why}");
+        }
+        let mut rolling = live(2, 2);
+        rolling["status"]["updateRevision"] = json!("b");
+        assert!(!rollout(STATEFUL_SET, "x", &rolling, &lost(1, 2)).is_met());
+    }
+
+    #[test]
     fn a_generation_that_the_controller_has_not_observed_is_not_done() {
         let live = json!({
             "metadata": { "generation": 3 }, "spec": { "replicas": 1 },
@@ -261,10 +313,16 @@ mod tests {
     }
 
     #[test]
-    fn a_route_waits_for_its_gateway() {
+    fn a_route_waits_for_its_gateway_and_stalls_if_it_is_rejected() {
         let answered = json!({ "status": { "parents": [{ "conditions": [{ "type": "Accepted", "status": "True" }] }] } });
         assert_eq!(assess(HTTP_ROUTE, "x", &answered), Progress::Done);
-        assert_ne!(assess(HTTP_ROUTE, "x", &json!({})), Progress::Done);
+        assert!(matches!(assess(HTTP_ROUTE, "x", &json!({})), Progress::Waiting { .. }));
+        let mut rejected = answered;
+        let verdict = &mut rejected["status"]["parents"][0]["conditions"][0];
+        *verdict = json!({ "type": "Accepted", "status": "False", "message": "no listener" });
+        assert!(matches!(assess(HTTP_ROUTE, "x", &rejected), Progress::Stalled { .. }));
+        rejected["status"]["parents"][0]["conditions"][0]["reason"] = json!("Pending");
+        assert!(matches!(assess(HTTP_ROUTE, "x", &rejected), Progress::Waiting { .. }));
     }
 
     #[test]

@@ -24,6 +24,10 @@ pub use scheduling::*;
 /// While it is `true`, the operator does not reconcile the object. Deletion still works.
 pub const PAUSE_ANNOTATION: &str = "openstack.k8s.io/pause";
 
+/// Names, separated by commas, of Secrets and databases of the object whose content is lost and that the operator may
+/// create anew. The operator removes the annotation afterwards.
+pub const ACCEPT_LOSS_ANNOTATION: &str = "openstack.k8s.io/accept-loss";
+
 /// Settings of kinds that run pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -108,21 +108,21 @@ impl Manifest {
     }
 }
 
-/// Steps in which manifests are applied. Each starts when the previous one is done.
+/// Steps in which manifests are applied. Each starts when the previous ones are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     Config,
     /// One after the other.
     Tasks,
     Workloads,
-    Exposure,
-    /// After the rollout, one after the other.
+    /// After the rollout, one after the other. The following phases do not wait for it.
     Finish,
+    Exposure,
     Children,
 }
 
 pub const PHASES: [Phase; 6] =
-    [Phase::Config, Phase::Tasks, Phase::Workloads, Phase::Exposure, Phase::Finish, Phase::Children];
+    [Phase::Config, Phase::Tasks, Phase::Workloads, Phase::Finish, Phase::Exposure, Phase::Children];
 
 /// Every manifest of an object.
 pub type Manifests = BTreeMap<Phase, Vec<Manifest>>;
@@ -148,8 +148,8 @@ pub fn lower(instance: &Instance, plan: &Plan, observed: &Observed) -> Manifests
         .collect();
     workloads.extend(beside);
     manifests.insert(Phase::Workloads, workloads);
-    manifests.insert(Phase::Exposure, expose::manifests(&lowering));
     manifests.insert(Phase::Finish, after);
+    manifests.insert(Phase::Exposure, expose::manifests(&lowering));
     manifests.insert(Phase::Children, children(&lowering));
     manifests.retain(|_, list| !list.is_empty());
     manifests

@@ -26,6 +26,9 @@ pub struct Status {
     /// Image whose database schema is installed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub installed: Option<String>,
+    /// Databases with the installed schema. If one is lost, the operator does not replace it by an empty one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub databases: Vec<String>,
     /// Whether the object was ever Available. Nothing was created on an object that never was.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub served: bool,

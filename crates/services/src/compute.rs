@@ -175,14 +175,16 @@ impl Part for Service {
             registry: Registry::Hypervisors { url: compute.url.clone(), identity: account.server.clone() },
             nodes: context.inputs.chosen_nodes(),
         });
-        Ok(Plan {
+        let plan = Plan {
             files: files.into_iter().collect(),
             workloads: shared::with_leaving(vec![libvirt(context), agent], &context.inputs.leaving_nodes()),
             agents,
             pull_secrets: origin.images.pull_secrets.clone(),
             additions: template.common.pods.additions.clone(),
             ..Plan::default()
-        })
+        };
+        shared::check_overrides(&template.common, &plan)?;
+        Ok(plan)
     }
 }
 

@@ -103,7 +103,7 @@ impl Part for Service {
                 retained: volume.deletion_policy == DeletionPolicy::Retain,
             });
         }
-        Ok(glance.finish())
+        glance.finish()
     }
 }
 

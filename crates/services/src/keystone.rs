@@ -102,7 +102,7 @@ impl Part for Service {
         keystone.only_api(API, "/healthcheck", Uwsgi::new("keystone.wsgi.api:application"));
         keystone.plan.catalog = Some(catalog(context, &identity));
         keystone.plan.provides = Provides { identity: Some(identity), ..Provides::default() };
-        Ok(keystone.finish())
+        keystone.finish()
     }
 }
 
@@ -160,13 +160,16 @@ fn key_rings(context: &Context<'_, Keystone>) -> Result<[SecretPlan; 2], Invalid
             name: fernet_secret(context),
             content: ring(&template.fernet, "fernet", "FernetKeysReady", tokens)?,
             retained: false,
+            // New keys only invalidate tokens.
+            irreplaceable: false,
         },
         SecretPlan {
             name: credential_secret(context),
-            // Stored credentials are re-encrypted within minutes of a rotation.
+            // Pods that start with older keys still read credentials for this time.
             content: ring(&template.credential_keys, "credentialKeys", "CredentialKeysReady", 86400)?,
             // Credentials in a retained database can only be decrypted with these keys.
             retained: template.database.deletion_policy == DeletionPolicy::Retain,
+            irreplaceable: true,
         },
     ])
 }

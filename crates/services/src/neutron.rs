@@ -123,7 +123,7 @@ impl Part for Service {
                 neutron.plan.agents = by_agents::node_agents(context, &neutron.internal_url, &account);
             }
         }
-        Ok(neutron.finish())
+        neutron.finish()
     }
 }
 

@@ -114,7 +114,7 @@ impl Part for Service {
             cells: cell::servers(context, &bus, &cells),
         };
         nova.plan.provides = Provides { compute: Some(compute), ..Provides::default() };
-        Ok(nova.finish())
+        nova.finish()
     }
 }
 

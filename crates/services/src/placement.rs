@@ -78,6 +78,6 @@ impl Part for Service {
         placement.task("upgrade-check", TaskStage::Migrate, shared::upgrade_check("placement"));
         placement.task("db-contract", TaskStage::Contract, migrate);
         placement.only_api(API, "/", Uwsgi::new("placement.wsgi.api:application"));
-        Ok(placement.finish())
+        placement.finish()
     }
 }

@@ -214,7 +214,8 @@ impl<'a, K> Program<'a, K> {
     pub(crate) fn task(&mut self, name: &'static str, stage: TaskStage, command: Vec<String>) -> &mut Task {
         let Project { image, amounts, user, manage, .. } = self.project;
         let settings = ContainerSettings::default();
-        let container = self.container(manage, *image, &settings, *amounts, command);
+        let mut container = self.container(manage, *image, &settings, *amounts, command);
+        container.environment = container.environment.into_iter().map(shared::for_task).collect();
         let task = Task { name, stage, user: *user, container, repeat_on: Vec::new() };
         push(&mut self.plan.tasks, task)
     }
@@ -286,11 +287,12 @@ impl<'a, K> Program<'a, K> {
     }
 
     /// Completes the plan with the configuration file, including the overrides of the user.
-    pub(crate) fn finish(mut self) -> Plan {
+    pub(crate) fn finish(mut self) -> Result<Plan, Invalid> {
+        shared::check_overrides(self.settings.common, &self.plan)?;
         let file = self.project.configuration;
         let document = self.document.merge(self.settings.common.extra_config.get(file));
         self.plan.files.insert(file.to_owned(), document.render());
-        self.plan
+        Ok(self.plan)
     }
 }
 

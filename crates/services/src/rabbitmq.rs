@@ -124,6 +124,7 @@ impl Part for Service {
                 name: secret.clone(),
                 content: SecretContent::Entries(credentials()),
                 retained: false,
+                irreplaceable: false,
             }],
             files: BTreeMap::from([
                 ("rabbitmq.conf".to_owned(), configuration(context)?),

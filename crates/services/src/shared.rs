@@ -1,10 +1,12 @@
 //! Functions that several services share.
 
+use std::collections::BTreeSet;
+
 use openstack_operator_model::common::{
     Common, ContainerSettings, Origin, PodSettings, ResourceAmounts, Resources, Scheduling,
 };
 use openstack_operator_model::image::{Image, ImageNames};
-use openstack_operator_model::plan::{Check, HostPath, Mount, Probe, Probes, Workload};
+use openstack_operator_model::plan::{Check, HostPath, Mount, Plan, Probe, Probes, Workload};
 use openstack_operator_model::quantity;
 use openstack_operator_model::service::{Context, Invalid};
 
@@ -96,6 +98,31 @@ pub(crate) fn check_extra_config(common: &Common, files: &[&str]) -> Result<(), 
             format!("is not a configuration file of this service: use {}", files.join(" or ")),
         )),
     }
+}
+
+/// Rejects options that pods get by their environment: oslo.config prefers it to files, so they would have no effect.
+pub(crate) fn check_overrides(common: &Common, plan: &Plan) -> Result<(), Invalid> {
+    let pods = plan.workloads.iter().map(|workload| &workload.pod);
+    let containers = pods.flat_map(|pod| pod.setup.iter().chain(&pod.containers));
+    let variables: BTreeSet<&str> = containers
+        .flat_map(|container| &container.environment)
+        .map(|variable| variable.name.as_str())
+        .collect();
+    for (file, sections) in &common.extra_config {
+        let options =
+            sections.iter().flat_map(|(section, options)| options.keys().map(move |option| (section, option)));
+        for (section, option) in options {
+            let variable = format!("OS_{section}__{option}").to_uppercase().replace('-', "_");
+            if variables.contains(variable.as_str()) {
+                return Err(Invalid::new(
+                    format!("spec.extraConfig.{file:?}.{section}.{option}"),
+                    "would have no effect, because the pods get this option by their environment: remove it, and use \
+                     the other fields of the spec",
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn command<const N: usize>(arguments: [&str; N]) -> Vec<String> {

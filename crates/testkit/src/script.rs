@@ -146,6 +146,10 @@ impl Attempt<'_> {
         PortError::Rejected { action: self.call.to_string(), reason: reason.into() }
     }
 
+    pub(crate) fn login_rejected(&self) -> PortError {
+        PortError::LoginRejected { action: self.call.to_string(), reason: "401 Unauthorized".to_owned() }
+    }
+
     pub(crate) fn conflict(&self) -> PortError {
         PortError::Conflict { action: self.call.to_string() }
     }

@@ -40,13 +40,19 @@ pub struct FakeServer<S> {
 #[derive(Clone, Debug)]
 struct Servers<S> {
     down: bool,
+    rejects_logins: bool,
     states: BTreeMap<String, S>,
     administrators: BTreeMap<String, Login>,
 }
 
 impl<S: ServerState> FakeServer<S> {
     pub fn new(script: Script) -> Self {
-        let servers = Servers { down: false, states: BTreeMap::new(), administrators: BTreeMap::new() };
+        let servers = Servers {
+            down: false,
+            rejects_logins: false,
+            states: BTreeMap::new(),
+            administrators: BTreeMap::new(),
+        };
         Self { script, servers: Mutex::new(servers) }
     }
 
@@ -57,6 +63,11 @@ impl<S: ServerState> FakeServer<S> {
     /// Whether every call fails as during an outage.
     pub fn set_down(&self, down: bool) {
         lock(&self.servers).down = down;
+    }
+
+    /// Whether the administrators have another password than the operator knows.
+    pub fn set_rejecting_logins(&self, rejects: bool) {
+        lock(&self.servers).rejects_logins = rejects;
     }
 
     /// State of the server at an address.
@@ -91,6 +102,9 @@ impl<S: ServerState> FakeServer<S> {
         let mut servers = lock(&self.servers);
         if servers.down {
             return Err(attempt.unavailable("the server is down"));
+        }
+        if servers.rejects_logins {
+            return Err(attempt.login_rejected());
         }
         servers.administrators.insert(address.to_owned(), administrator.clone());
         let state = servers.states.entry(address.to_owned()).or_default();

@@ -41,6 +41,11 @@ impl Sql for FakeSql {
         })
     }
 
+    async fn has_database(&self, server: &SqlServer, database: &str) -> PortResult<bool> {
+        self.call("has_database", database, (&server.host, &server.administrator), |_| Ok(()))?;
+        Ok(self.state(&server.host).databases.contains(database))
+    }
+
     async fn drop_database(&self, server: &SqlServer, database: &str) -> PortResult<()> {
         // MariaDB keeps the grants of a dropped database.
         self.call("drop_database", database, (&server.host, &server.administrator), |state| {

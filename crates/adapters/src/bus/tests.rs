@@ -145,11 +145,11 @@ async fn the_administrator_cannot_be_changed_or_removed() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_wrong_administrator_password_is_temporary_and_not_printed() -> Outcome {
+async fn a_wrong_administrator_password_is_reported_and_not_printed() -> Outcome {
     let broker = Server::start(Broker::default()).await?;
     let (bus, server) = (ManagementBus::new()?, server(&broker.url, "outdated-password"));
     let error = failure(bus.ensure(&server, &grant()).await)?;
-    assert!(matches!(error, PortError::Unavailable { .. }));
+    assert!(matches!(error, PortError::LoginRejected { .. }));
     let text = full_error_text(&error);
     assert!(text.contains("401") && text.contains("api/vhosts/a%2Fb"), "{text}");
     assert!(!text.contains("outdated-password") && !text.contains("hunter2"), "{text}");

@@ -250,12 +250,12 @@ async fn the_administrator_cannot_be_changed_or_removed() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_wrong_administrator_password_is_temporary_and_not_printed() -> Outcome {
+async fn a_wrong_administrator_password_is_reported_and_not_printed() -> Outcome {
     let (server, identity) = start().await?;
     let mut administrator = administrator(&server);
     administrator.administrator.password = "outdated-password".to_owned();
     let error = failure(identity.ensure(&administrator, &entries()).await)?;
-    assert!(matches!(error, PortError::Unavailable { .. }));
+    assert!(matches!(error, PortError::LoginRejected { .. }));
     let text = full_error_text(&error);
     assert!(text.contains("401") && text.contains("auth/tokens"), "{text}");
     assert!(!text.contains("outdated-password") && !text.contains("hunter2"), "{text}");

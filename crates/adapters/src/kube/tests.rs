@@ -114,6 +114,7 @@ async fn status_codes_map_to_the_engines_errors() -> Outcome {
             }
             PortError::Conflict { .. } => "conflict",
             PortError::Unavailable { .. } => "unavailable",
+            PortError::LoginRejected { .. } => "login rejected",
         };
         assert_eq!(found, expected, "{code} {kind}");
     }

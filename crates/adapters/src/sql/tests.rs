@@ -109,6 +109,18 @@ async fn a_current_state_causes_no_writes() -> Outcome {
 }
 
 #[tokio::test]
+async fn a_missing_database_is_reported_and_not_created() -> Outcome {
+    for (facts, exists) in [(Facts::default(), false), (Facts::complete(), true)] {
+        let fake = FakeServer::start(facts).await?;
+        assert_eq!(MariaSql.has_database(&server(fake.port), "cloud_api").await?, exists);
+        assert!(fake.writes().is_empty());
+    }
+    let error = failure(MariaSql.has_database(&server(1), "a`b").await)?;
+    assert!(matches!(error, PortError::Rejected { .. }), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn only_differences_are_corrected() -> Outcome {
     let fake = FakeServer::start(Facts { denied_user: Some("cloud-api"), ..Facts::complete() }).await?;
     assert!(MariaSql.ensure(&server(fake.port), &grant("cloud_api", "cloud-api")).await?);
@@ -131,10 +143,10 @@ async fn removal_succeeds_if_nothing_exists() -> Outcome {
 }
 
 #[tokio::test]
-async fn an_access_denied_error_is_temporary() -> Outcome {
+async fn a_wrong_administrator_password_is_reported_and_not_printed() -> Outcome {
     let fake = FakeServer::start(Facts { denied_user: Some("root"), ..Facts::default() }).await?;
     let error = failure(MariaSql.ensure(&server(fake.port), &grant("database", "user")).await)?;
-    assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
+    assert!(matches!(error, PortError::LoginRejected { .. }), "{error:?}");
     let text = full_error_text(&error);
     assert!(text.contains("1045") && text.contains("Access denied"), "{text}");
     assert!(!text.contains("topsecret") && !text.contains("hunter2"), "{text}");

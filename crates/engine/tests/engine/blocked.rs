@@ -215,7 +215,7 @@ async fn an_object_with_an_unreadable_status_is_not_changed() {
 }
 
 #[tokio::test]
-async fn an_object_waits_for_a_dependency_with_an_unreadable_status() {
+async fn a_dependency_with_an_unreadable_status_requires_the_user() {
     let (world, engine) = cloud().await;
     let whole = get(&world, mariadb::KIND, "cloud-mariadb")["status"].clone();
     let mut other = whole.clone();
@@ -224,7 +224,7 @@ async fn an_object_waits_for_a_dependency_with_an_unreadable_status() {
     let outcome = engine.reconcile(&key(keystone::KIND, "cloud-keystone")).await;
     assert!(matches!(outcome, Outcome::Waiting { .. }), "{outcome:?}");
     let (ready, reason, message) = condition(&world, keystone::KIND, "cloud-keystone", "InputsReady");
-    assert_eq!((ready.as_str(), reason.as_str()), ("False", "Waiting"));
+    assert_eq!((ready.as_str(), reason.as_str()), ("False", "ActionRequired"));
     assert!(message.starts_with("cannot read the status of MariaDB cloud-mariadb"), "{message}");
     assert_eq!(condition(&world, keystone::KIND, "cloud-keystone", "Available").0, "True");
     world.set_status(mariadb::KIND, NAMESPACE, "cloud-mariadb", whole);

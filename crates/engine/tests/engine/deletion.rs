@@ -194,6 +194,16 @@ fn reports(world: &World) -> usize {
     writes(world).iter().filter(|call| call.starts_with("write_status")).count()
 }
 
+/// Reconciles the widget while the API server refuses Events.
+async fn assert_gone_without_event(world: &World) {
+    let (probe, refusing) = (world.fork(), world.fork());
+    driver::engine(&probe).reconcile(&key(WIDGET, "widget")).await;
+    let publish = probe.script.log().iter().position(|call| call.verb == "publish").unwrap();
+    refusing.script.fail_call(publish + 1);
+    driver::engine(&refusing).reconcile(&key(WIDGET, "widget")).await;
+    assert!(is_gone(&refusing, WIDGET, "widget"), "an Event does not keep an object");
+}
+
 /// Deletes the widget while an effect cannot be undone, and expects the timeout and then an Event.
 async fn assert_timeout(world: &World, engine: &Engine, server: &str, left: &str) {
     world.delete_object(WIDGET, NAMESPACE, "widget");
@@ -207,6 +217,7 @@ async fn assert_timeout(world: &World, engine: &Engine, server: &str, left: &str
     assert_eq!(waiting_message(world, &restarted).await, message);
     assert_eq!(reports(world), 1, "an unchanged status is not written again");
     world.environment.advance(Duration::from_secs(1));
+    assert_gone_without_event(world).await;
     let outcome = restarted.reconcile(&key(WIDGET, "widget")).await;
     assert!(matches!(outcome, Outcome::Gone), "{outcome:?}");
     assert!(is_gone(world, WIDGET, "widget"));

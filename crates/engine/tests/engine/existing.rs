@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use openstack_operator_model::kind::{CONFIG_MAP, NODE, SECRET};
+use openstack_operator_model::kind::{CONFIG_MAP, Kind, NODE, SECRET};
 use openstack_operator_services::{chassis, glance, mariadb, ovn, placement};
 use openstack_operator_testkit::World;
 use serde_json::{Value, json};
@@ -53,6 +53,66 @@ async fn administrator_credentials_create_databases_users_and_catalog_entries_an
     assert!(world.sql.state(SQL).databases.is_empty() && world.sql.state(SQL).users.is_empty());
     assert!(world.identity.state(IDENTITY).users.is_empty());
     assert!(world.identity.state(IDENTITY).services.is_empty());
+}
+
+/// What only the user can repair on servers and Secrets that the operator does not manage.
+#[tokio::test]
+async fn a_problem_that_only_the_user_can_repair_stalls_the_object_until_it_is_repaired() {
+    type Change = fn(&World);
+    let problems: [(&str, Change, Change, &str); 4] = [
+        (
+            "DatabaseReady",
+            |world| world.sql.set_rejecting_logins(true),
+            |world| world.sql.set_rejecting_logins(false),
+            "the server rejects the login of Secret db-admin: correct it",
+        ),
+        (
+            "Registered",
+            |world| world.identity.set_rejecting_logins(true),
+            |world| world.identity.set_rejecting_logins(false),
+            "the server rejects the login of Secret keystone-admin: correct it",
+        ),
+        (
+            "InputsReady",
+            |world| world.delete_object(SECRET, NAMESPACE, "db-admin"),
+            |world| secret(world, "db-admin", &[("username", "root"), ("password", "p")]),
+            "Secret db-admin does not exist (spec.database.adminSecretRef): create it again",
+        ),
+        (
+            "ConfigReady",
+            |world| take_over(world, &uid(world, SECRET, "db-admin")),
+            |world| take_over(world, &uid(world, glance::KIND, "images")),
+            "Secret images-database belongs to Glance other; rename one of the two objects",
+        ),
+    ];
+    for (part, damage, repair, message) in problems {
+        let world = world_with_administrators();
+        world.apply_object(&object(glance::KIND, "images", &glance_spec()));
+        let engine = engine(&world);
+        converge(&world, &engine).await;
+        damage(&world);
+        converge(&world, &engine).await;
+        let expected = ("False".to_owned(), "ActionRequired".to_owned(), message.to_owned());
+        assert_eq!(condition(&world, glance::KIND, "images", part), expected);
+        let stalled = ("True".to_owned(), "ActionRequired".to_owned(), message.to_owned());
+        assert_eq!(condition(&world, glance::KIND, "images", "Stalled"), stalled);
+        repair(&world);
+        converge(&world, &engine).await;
+        assert_eq!(condition(&world, glance::KIND, "images", "Stalled").0, "False", "{message}");
+        assert_eq!(condition(&world, glance::KIND, "images", "Ready").0, "True", "{message}");
+    }
+}
+
+fn uid(world: &World, kind: Kind, name: &str) -> String {
+    get(world, kind, name)["metadata"]["uid"].as_str().unwrap().to_owned()
+}
+
+/// Changes the owner of a Secret.
+fn take_over(world: &World, uid: &str) {
+    world.edit_object(SECRET, NAMESPACE, "images-database", |secret| {
+        let owner = &mut secret["metadata"]["ownerReferences"][0];
+        (owner["uid"], owner["name"]) = (json!(uid), json!("other"));
+    });
 }
 
 #[tokio::test]

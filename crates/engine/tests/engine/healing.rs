@@ -1,5 +1,7 @@
 //! Self-healing: the operator restores lost and damaged objects, and touches nothing else.
 
+use std::time::Duration;
+
 use openstack_operator_model::kind::{
     CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, SECRET, SERVICE, STATEFUL_SET,
 };
@@ -8,7 +10,7 @@ use openstack_operator_testkit::World;
 use serde_json::{Value, json};
 
 use crate::driver::{
-    NAMESPACE, assert_same, cloud, converge, engine, get, is_ready, keys, object, statuses, world, writes,
+    NAMESPACE, assert_same, cloud, condition, converge, engine, get, is_ready, keys, object, round, statuses, world, writes,
 };
 
 const SQL: &str = "cloud-mariadb.openstack.svc";
@@ -153,6 +155,34 @@ async fn a_lost_administrator_password_is_set_by_the_bootstrap_job() {
 }
 
 #[tokio::test]
+async fn an_administrator_password_that_was_changed_in_keystone_is_set_again() {
+    const JOB_NAME: &str = "cloud-keystone-bootstrap";
+    let (world, engine) = cloud().await;
+    world.environment.advance(Duration::from_hours(1));
+    let uid = || get(&world, JOB, JOB_NAME)["metadata"]["uid"].clone();
+    let before = uid();
+    world.identity.set_rejecting_logins(true);
+    for _ in 0..10 {
+        round(&world, &engine).await;
+    }
+    assert_ne!(uid(), before);
+    let runs = || writes(&world).iter().filter(|call| **call == format!("apply Job {JOB_NAME}")).count();
+    assert_eq!(runs(), 1, "the login is still rejected, but the task has just run");
+    let (status, reason, message) = condition(&world, keystone::KIND, "cloud-keystone", "Registered");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "Unavailable"));
+    assert!(message.contains("401 Unauthorized"), "{message}");
+    world.environment.advance(Duration::from_mins(5));
+    for _ in 0..10 {
+        round(&world, &engine).await;
+    }
+    assert_eq!(runs(), 2, "someone may have changed it again");
+    world.identity.set_rejecting_logins(false);
+    converge(&world, &engine).await;
+    assert!(is_ready(&world, control_plane::KIND, "cloud"));
+    assert_eq!(runs(), 2);
+}
+
+#[tokio::test]
 async fn a_lost_root_password_of_the_database_server_is_regenerated() {
     let (before, _) = cloud().await;
     let (world, written) = heal(lose(SECRET, "cloud-mariadb-root")).await;
@@ -174,11 +204,9 @@ async fn a_lost_value_of_a_secret_is_regenerated_and_the_others_stay() {
 }
 
 #[tokio::test]
-async fn lost_keys_are_regenerated_without_a_restart() {
-    for secret in ["cloud-keystone-fernet", "cloud-keystone-credential"] {
-        let (_, written) = heal(lose(SECRET, secret)).await;
-        assert_eq!(written, [format!("apply Secret {secret}")]);
-    }
+async fn lost_token_keys_are_regenerated_without_a_restart() {
+    let (_, written) = heal(lose(SECRET, "cloud-keystone-fernet")).await;
+    assert_eq!(written, ["apply Secret cloud-keystone-fernet"]);
 }
 
 #[tokio::test]

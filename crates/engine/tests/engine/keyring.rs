@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use openstack_operator_engine::engine::{Engine, Outcome};
-use openstack_operator_model::kind::{DEPLOYMENT, JOB, SECRET};
+use openstack_operator_model::kind::{DEPLOYMENT, HTTP_ROUTE, JOB, SECRET};
+use openstack_operator_services::control_plane;
 use openstack_operator_services::keystone::{self, ROTATE_ANNOTATION};
 use openstack_operator_testkit::World;
 use serde_json::{Value, json};
 
-use crate::driver::{NAMESPACE, cloud, converge, get, is_ready, key, writes};
+use crate::driver::{
+    NAMESPACE, cloud, condition, converge, engine, get, is_ready, key, object, world, writes,
+};
 
 const DAY: Duration = Duration::from_hours(24);
 const MINUTE: Duration = Duration::from_mins(1);
@@ -134,4 +137,67 @@ async fn a_request_waits_until_every_pod_has_the_last_keys() {
     world.environment.advance(MINUTE);
     converge(&world, &engine).await;
     assert_eq!(numbers(&ring(&world, RINGS[0])), ["0", "1", "2", "3"]);
+}
+
+/// A cloud whose route no Gateway accepts.
+async fn cloud_without_gateway() -> (World, Engine) {
+    let world = world();
+    world.cluster.hold(HTTP_ROUTE, "cloud-keystone");
+    let spec = json!({ "gatewayRef": { "name": "edge" }, "publicDomain": "example.com" });
+    world.apply_object(&object(control_plane::KIND, "cloud", &spec));
+    let engine = engine(&world);
+    converge(&world, &engine).await;
+    (world, engine)
+}
+
+#[tokio::test]
+async fn stored_credentials_are_reencrypted_while_no_gateway_accepts_the_route() {
+    let (world, engine) = cloud_without_gateway().await;
+    assert!(!is_ready(&world, keystone::KIND, "cloud-keystone"));
+    world.environment.advance(DAY * 7);
+    converge(&world, &engine).await;
+    let job = get(&world, JOB, "cloud-keystone-credential-migrate");
+    assert_eq!(job["status"]["conditions"][0]["type"], "Complete");
+    assert_eq!(condition(&world, keystone::KIND, "cloud-keystone", "Exposed").0, "False");
+    assert_eq!(condition(&world, keystone::KIND, "cloud-keystone", "Finished").0, "True");
+}
+
+#[tokio::test]
+async fn a_key_is_kept_until_stored_credentials_are_reencrypted() {
+    const TASK: &str = "cloud-keystone-credential-migrate";
+    for (world, engine) in [cloud().await, cloud_without_gateway().await] {
+        world.cluster.hold(JOB, TASK);
+        let before = ring(&world, RINGS[1]);
+        for week in 1..=3 {
+            world.environment.advance(DAY * 7);
+            request(&world, &week.to_string());
+            converge(&world, &engine).await;
+            let after = ring(&world, RINGS[1]);
+            assert_eq!(numbers(&after), ["0", "1", "2"], "week {week}");
+            assert_eq!(after["1"], before["1"], "all stored credentials need it");
+            assert_eq!(condition(&world, keystone::KIND, "cloud-keystone", "Finished").0, "False");
+        }
+        assert_eq!(numbers(&ring(&world, RINGS[0])).len(), 3, "tokens expire by themselves");
+        world.cluster.release(JOB, TASK);
+        converge(&world, &engine).await;
+        // The rotation that is due follows at once.
+        assert_eq!(numbers(&ring(&world, RINGS[1])), ["0", "2", "3"]);
+    }
+}
+
+#[tokio::test]
+async fn a_rotation_after_lost_annotations_is_followed_by_a_new_reencryption() {
+    let (world, engine) = cloud().await;
+    world.environment.advance(DAY * 7);
+    converge(&world, &engine).await;
+    let uid = || get(&world, JOB, "cloud-keystone-credential-migrate")["metadata"]["uid"].clone();
+    let first = uid();
+    world.edit_object(SECRET, NAMESPACE, RINGS[1], |secret| {
+        secret["metadata"].as_object_mut().unwrap().remove("annotations");
+    });
+    converge(&world, &engine).await;
+    assert_eq!(uid(), first, "nothing was rotated");
+    world.environment.advance(DAY * 7);
+    converge(&world, &engine).await;
+    assert_ne!(uid(), first);
 }

@@ -15,6 +15,7 @@ mod galera;
 mod healing;
 mod idle;
 mod keyring;
+mod loss;
 mod nodes;
 mod raft;
 mod status;

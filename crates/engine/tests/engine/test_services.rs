@@ -105,6 +105,7 @@ impl AnyObject for WidgetObject {
                 ("password".to_owned(), Entry::Password { length: 32 }),
             ])),
             retained: false,
+            irreplaceable: false,
         };
         let [mariadb_name, rabbitmq_name, keystone_name] =
             ["mariadb", "rabbitmq", "keystone"].map(|service| part(object, service));

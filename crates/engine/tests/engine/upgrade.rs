@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use openstack_operator_engine::engine::Engine;
-use openstack_operator_model::kind::{CONFIG_MAP, DEPLOYMENT, JOB, POD};
+use openstack_operator_model::kind::{CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, JOB, POD};
 use openstack_operator_services::{control_plane, keystone};
 use openstack_operator_testkit::World;
 use serde_json::{Value, json};
 
 use crate::driver::{
-    NAMESPACE, cloud, condition, converge, engine, get, is_ready, new_cloud, object, round, writes,
+    NAMESPACE, cloud, condition, converge, engine, get, is_ready, new_cloud, object, round, world, writes,
 };
 
 const REPOSITORY: &str = "quay.io/openstack.kolla/keystone";
@@ -53,8 +53,42 @@ async fn a_first_start_installs_without_migrations() {
     let position = |call: &str| written.iter().position(|written| written == call).unwrap();
     assert!(position("ensure sql keystone") < position("apply Job cloud-keystone-db-sync"));
     assert!(position("apply Job cloud-keystone-db-sync") < position("apply Deployment cloud-keystone"));
-    let installed = position("delete Job cloud-keystone-db-sync");
-    assert!(position("ensure identity identity") < installed, "the install is recorded last");
+}
+
+#[tokio::test]
+async fn an_installation_is_recorded_before_a_gateway_accepts_the_route() {
+    let world = world();
+    world.cluster.hold(HTTP_ROUTE, "cloud-keystone");
+    let spec = |tag: &str| {
+        json!({ "gatewayRef": { "name": "edge" }, "publicDomain": "example.com",
+                "keystone": { "image": { "tag": tag } } })
+    };
+    world.apply_object(&object(control_plane::KIND, "cloud", &spec("first")));
+    let engine = engine(&world);
+    converge(&world, &engine).await;
+    assert!(!is_ready(&world, keystone::KIND, "cloud-keystone"));
+    assert_eq!(installed(&world), format!("{REPOSITORY}:first"));
+    world.script.clear_log();
+    world.apply_object(&object(control_plane::KIND, "cloud", &spec("second")));
+    converge(&world, &engine).await;
+    let written = writes(&world);
+    let jobs: Vec<&String> = written.iter().filter(|call| call.starts_with("apply Job")).collect();
+    let expected = ["db-expand", "db-migrate", "bootstrap", "db-contract"];
+    assert_eq!(jobs, expected.map(|name| format!("apply Job cloud-keystone-{name}")).each_ref());
+    assert_eq!(installed(&world), format!("{REPOSITORY}:second"));
+}
+
+#[tokio::test]
+async fn an_installation_is_not_recorded_before_its_task_is_complete() {
+    let world = new_cloud();
+    world.cluster.hold(JOB, "cloud-keystone-db-sync");
+    let engine = engine(&world);
+    converge(&world, &engine).await;
+    assert_eq!(installed(&world), Value::Null);
+    world.cluster.release(JOB, "cloud-keystone-db-sync");
+    world.cluster.hold(DEPLOYMENT, "cloud-keystone");
+    converge(&world, &engine).await;
+    assert_eq!(installed(&world), format!("{REPOSITORY}:2025.1-ubuntu-noble"));
 }
 
 #[tokio::test]

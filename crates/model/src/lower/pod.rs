@@ -13,6 +13,9 @@ use crate::common::{ResourceAmounts, Resources, Toleration, TopologySpread};
 use crate::name;
 use crate::plan::{Check, Container, Host, HostPath, Mount, Pod, Privilege, Probe, Variable, VariableValue};
 
+/// Label with which pods are spread over nodes.
+pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
+
 pub(super) fn template(lowering: &Lowering<'_>, component: &str, pod: &Pod) -> core::PodTemplateSpec {
     let spec = core::PodSpec {
         automount_service_account_token: Some(false),
@@ -356,7 +359,7 @@ fn spread(
     wanted: &[TopologySpread],
 ) -> Vec<core::TopologySpreadConstraint> {
     let by_node = TopologySpread {
-        topology_key: "kubernetes.io/hostname".to_owned(),
+        topology_key: HOSTNAME.to_owned(),
         max_skew: 1,
         when_unsatisfiable: crate::common::WhenUnsatisfiable::ScheduleAnyway,
     };

@@ -5,10 +5,10 @@ use std::fmt::Write;
 
 use k8s_openapi::api::batch::v1::JobSpec;
 
-use super::{Lowering, Manifest, Source, TASK_ANNOTATION, manifest, pod, value};
+use super::{Lowering, Manifest, Observed, Source, TASK_ANNOTATION, manifest, pod, value};
 use crate::kind::JOB;
 use crate::name;
-use crate::plan::{Pod, Task, TaskStage, VariableValue};
+use crate::plan::{Plan, Pod, Task, TaskStage, VariableValue};
 
 /// Retries of a task before it fails: about half an hour with the kubelet's backoff.
 const TRIES: i32 = 10;
@@ -21,6 +21,28 @@ pub fn wanted_install(tasks: &[Task]) -> Option<&str> {
 /// Name of the Job of an object's task.
 pub fn job_name(object: &str, task: &Task) -> String {
     name::part(object, task.name)
+}
+
+/// A Job and the task that it must have run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskRun {
+    pub job: String,
+    /// Value of its `TASK_ANNOTATION`.
+    pub key: String,
+}
+
+/// The run of the task that follows this rotation of a key ring. None if the ring was never rotated, or if no task
+/// follows its rotations.
+pub fn after_rotation(
+    object: &str,
+    plan: &Plan,
+    observed: &Observed,
+    ring: &str,
+    rotations: u32,
+) -> Option<TaskRun> {
+    let follows = |task: &&Task| matches!(&task.stage, TaskStage::Rotate { ring: known } if known == ring);
+    let task = plan.tasks.iter().find(follows).filter(|_| rotations > 0)?;
+    Some(TaskRun { job: job_name(object, task), key: key(observed, task, rotations) })
 }
 
 /// Jobs before, beside and after the workloads.
@@ -62,14 +84,14 @@ fn job(lowering: &Lowering<'_>, task: &Task, rotations: u32) -> Manifest {
     let spec = JobSpec { backoff_limit: Some(TRIES), template, ..JobSpec::default() };
     let name = job_name(&lowering.instance.name, task);
     let mut metadata = lowering.instance.metadata(&name, Some(&component));
-    let key = key(lowering, task, rotations);
+    let key = key(lowering.observed, task, rotations);
     metadata.annotations = Some(BTreeMap::from([(TASK_ANNOTATION.to_owned(), key)]));
     manifest(JOB, &name, &metadata, [("spec", value(&spec))])
 }
 
 /// Hash that identifies a task: image, command, plain environment and Secrets. Configuration files are excluded,
 /// because database schemas do not depend on them.
-fn key(lowering: &Lowering<'_>, task: &Task, rotations: u32) -> String {
+fn key(observed: &Observed, task: &Task, rotations: u32) -> String {
     let container = &task.container;
     let mut text = format!("{}\n{:?}\n{rotations}\n", container.image, container.command);
     for variable in &container.environment {
@@ -78,7 +100,7 @@ fn key(lowering: &Lowering<'_>, task: &Task, rotations: u32) -> String {
         }
     }
     for secret in &task.repeat_on {
-        let revision = lowering.observed.secrets.get(secret).map_or("", |facts| &facts.revision);
+        let revision = observed.secrets.get(secret).map_or("", |facts| &facts.revision);
         let _ = writeln!(text, "{secret}={revision}");
     }
     name::hash(text)

@@ -4,13 +4,16 @@ use k8s_openapi::api::apps::v1::{
     DaemonSetSpec, DaemonSetUpdateStrategy, DeploymentSpec, DeploymentStrategy, RollingUpdateDaemonSet,
     RollingUpdateDeployment, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec,
 };
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PodTemplateSpec, ServicePort, ServiceSpec};
+use k8s_openapi::api::core::v1::{
+    PersistentVolumeClaim, PodTemplateSpec, ServicePort, ServiceSpec, TopologySpreadConstraint,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudgetSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::Value;
 
 use super::{Lowering, Manifest, manifest, pod, value};
+use crate::common::TopologySpread;
 use crate::kind::{DAEMON_SET, DEPLOYMENT, POD_DISRUPTION_BUDGET, SERVICE, STATEFUL_SET};
 use crate::plan::{Claim, Controller, NetworkService, Workload};
 
@@ -35,6 +38,9 @@ fn controller(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
             (DEPLOYMENT, deployment(workload, selector, template))
         }
         Controller::StatefulSet { claims, volumes_deleted } => {
+            if !claims.is_empty() {
+                separate(&mut template, workload, &selector);
+            }
             let members = workload.services.iter().find(|service| service.headless);
             let service_name = members.map(|service| instance.part(service.suffix.as_deref()));
             let set = StatefulSetSpec {
@@ -77,6 +83,28 @@ fn controller(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
     };
     let metadata = instance.metadata(&name, Some(&workload.component));
     manifest(kind, &name, &metadata, [("spec", spec)])
+}
+
+/// Keeps pods with data on different nodes while there are enough nodes, because a cluster that loses two members at once
+/// may lose its quorum. On fewer nodes they still start. A constraint of the user for nodes takes precedence. The number
+/// of replicas does not matter, so that more replicas do not restart pods.
+fn separate(template: &mut PodTemplateSpec, workload: &Workload, selector: &LabelSelector) {
+    let is_chosen = |spread: &TopologySpread| spread.topology_key == pod::HOSTNAME;
+    let Some(spec) = &mut template.spec else { return };
+    if workload.pod.scheduling.topology_spread.iter().any(is_chosen) {
+        return;
+    }
+    let constraints = spec.topology_spread_constraints.get_or_insert_default();
+    constraints.retain(|constraint| constraint.topology_key != pod::HOSTNAME);
+    constraints.push(TopologySpreadConstraint {
+        max_skew: 1,
+        topology_key: pod::HOSTNAME.to_owned(),
+        when_unsatisfiable: "DoNotSchedule".to_owned(),
+        label_selector: Some(selector.clone()),
+        // A node that no member can run on must not count as an empty one.
+        node_taints_policy: Some("Honor".to_owned()),
+        ..TopologySpreadConstraint::default()
+    });
 }
 
 fn deployment(workload: &Workload, selector: LabelSelector, template: PodTemplateSpec) -> Value {

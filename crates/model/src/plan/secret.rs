@@ -9,13 +9,17 @@ pub struct SecretPlan {
     pub content: SecretContent,
     /// Whether it is kept when the object is deleted, because retained data is unreadable without it.
     pub retained: bool,
+    /// Whether a new one cannot replace it once the object has served, because data depends on its values. If it is
+    /// lost, the object stalls until the user restores it or accepts the loss.
+    pub irreplaceable: bool,
 }
 
 impl SecretPlan {
     /// A Secret that is deleted with its object.
     pub fn with_entries<const N: usize>(name: &str, entries: [(&str, Entry); N]) -> Self {
         let entries = entries.map(|(key, entry)| (key.to_owned(), entry)).into();
-        Self { name: name.to_owned(), content: SecretContent::Entries(entries), retained: false }
+        let content = SecretContent::Entries(entries);
+        Self { name: name.to_owned(), content, retained: false, irreplaceable: false }
     }
 
     /// A Secret with `username` and a generated `password`.

@@ -91,7 +91,10 @@ pub(super) fn variables(cells: &[Extra]) -> Vec<Variable> {
     for extra in cells {
         let identifier = extra.cell.name.replace('-', "_");
         let renamed = |name: String, variable: &Variable| Variable { name, value: variable.value.clone() };
-        variables.push(renamed(format!("CELL_DATABASE_{identifier}"), &extra.database));
+        // Services connect by the mapping, so it has their timeouts.
+        variables.push(renamed(format!("CELL_MAPPING_{identifier}"), &extra.database));
+        let database = renamed(format!("CELL_DATABASE_{identifier}"), &extra.database);
+        variables.push(shared::for_task(database));
         variables.push(renamed(format!("CELL_TRANSPORT_{identifier}"), &extra.bus.variable));
     }
     variables

@@ -28,12 +28,13 @@ nova-manage db sync
 for cell in $MORE_CELLS; do
     variable=${cell//-/_}
     export OS_DATABASE__CONNECTION OS_DEFAULT__TRANSPORT_URL
-    eval "OS_DATABASE__CONNECTION=\$CELL_DATABASE_$variable OS_DEFAULT__TRANSPORT_URL=\$CELL_TRANSPORT_$variable"
+    eval "OS_DATABASE__CONNECTION=\$CELL_MAPPING_$variable OS_DEFAULT__TRANSPORT_URL=\$CELL_TRANSPORT_$variable"
     known=$(identifier "$cell")
     if [ -z "$known" ]; then
         nova-manage cell_v2 create_cell --name "$cell"
     else
         nova-manage cell_v2 update_cell --cell_uuid "$known" --name "$cell"
     fi
+    eval "OS_DATABASE__CONNECTION=\$CELL_DATABASE_$variable"
     nova-manage db sync --local_cell
 done

@@ -68,10 +68,11 @@ pub(super) fn direct(
     if groups.len() > 1 {
         let groups: Vec<String> = groups.into_iter().collect();
         let reason = format!(
-            "members of the {database} database belong to different clusters: {}",
+            "pods of the {database} database contain data of different clusters ({}): delete the volume claims and \
+             pods of all but one of these clusters",
             groups.join(" and ")
         );
-        direction.waiting.get_or_insert(reason);
+        direction.stalled.get_or_insert(reason);
         return;
     }
     scale_down(database, pods, wanted, members, direction);
@@ -90,9 +91,10 @@ pub(super) fn direct(
             direction.waiting.get_or_insert(reason);
         }
         (Some(_), None) if direction.memory.contains_key(&formed) => {
-            let reason =
-                format!("no pod contains the {database} database although it has served before: restore it");
-            direction.waiting.get_or_insert(reason);
+            let reason = format!(
+                "no pod contains the {database} database although it has served before: restore the volume of a pod"
+            );
+            direction.stalled.get_or_insert(reason);
         }
         // Imported data is a cluster that was bootstrapped elsewhere.
         (None, None) if holders > 0 => {
@@ -236,7 +238,7 @@ mod tests {
         let memory = [("northbound", "uid-of-an-earlier-pod"), ("northboundFormed", "true")];
         let direction = directed(&[member(0, Some(EMPTY))], &memory);
         assert!(direction.orders.is_empty());
-        assert!(direction.waiting.unwrap().contains("restore it"));
+        assert!(direction.stalled.unwrap().contains("restore the volume"));
         let others_are_silent = [member(0, Some(EMPTY)), member(1, None), member(2, None)];
         let direction = directed(&others_are_silent, &memory);
         assert!(direction.orders.is_empty(), "no member joins others that may be empty");
@@ -268,7 +270,7 @@ mod tests {
     fn data_of_two_clusters_requires_the_user() {
         let other = DATA.replace("\"g\"", "\"h\"");
         let direction = directed(&[member(0, Some(DATA)), member(1, Some(&other))], &[]);
-        assert!(direction.waiting.unwrap().contains("different clusters"));
+        assert!(direction.stalled.unwrap().contains("different clusters"));
     }
 
     const LEFT: &str = r#"{"state":"left"}"#;

@@ -7,7 +7,7 @@ use openstack_operator_model::kind::SECRET;
 use openstack_operator_model::name;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{
-    Database, Entry, Messaging, Piece, Plan, SecretContent, SecretKey, SecretPlan, Variable,
+    Database, Entry, Messaging, Piece, Plan, SecretContent, SecretKey, SecretPlan, Variable, VariableValue,
 };
 use openstack_operator_model::service::{Context, Invalid};
 use openstack_operator_model::status::DatabaseServer;
@@ -19,6 +19,17 @@ use crate::{mariadb, memcached, rabbitmq};
 pub(crate) const DATABASE_PORT: u16 = 3306;
 /// Default port of message buses.
 pub(crate) const BUS_PORT: u16 = 5672;
+
+/// Key of a Secret with the connection of services to a database.
+const CONNECTION: &str = "connection";
+/// Key with the connection of tasks.
+const TASK_CONNECTION: &str = "task_connection";
+/// Options of every connection.
+const OPTIONS: &str = "charset=utf8&connect_timeout=5";
+/// A connection to a host without power would hang for 15 minutes, and with it the requests of users. No query of a
+/// service takes longer. A migration may, and the server completes it although its client has given up, so that the
+/// retry fails: tasks have no timeouts, and TCP keepalive ends their lost connections.
+const SERVICE_TIMEOUTS: &str = "&read_timeout=30&write_timeout=30";
 
 /// A database of a service.
 pub(crate) struct DatabaseClaim<'a> {
@@ -59,27 +70,39 @@ pub(crate) fn database<K>(
         entries.insert("password".to_owned(), Entry::Password { length: 32 });
     }
     let (host, port) = claim_database(context, plan, settings, database, &credentials)?;
-    // Without timeouts a connection to a host without power hangs for 15 minutes.
-    let options = "charset=utf8&connect_timeout=5&read_timeout=120&write_timeout=120";
-    let mut connection = vec![
-        Piece::Text("mysql+pymysql://".to_owned()),
-        Piece::Escaped(SecretKey::new(&credentials, "username")),
-        Piece::Text(":".to_owned()),
-        Piece::Escaped(SecretKey::new(&credentials, "password")),
-    ];
-    let rest = format!(":{port}/{database}?{options}");
-    match host {
-        Some(host) => connection.push(Piece::Text(format!("@{host}{rest}"))),
-        None => connection.extend([
-            Piece::Text("@".to_owned()),
-            Piece::Value(SecretKey::new(&credentials, "host")),
-            Piece::Text(rest),
-        ]),
-    }
-    entries.insert("connection".to_owned(), Entry::Template(connection));
+    let connection = |options: &str| {
+        let login = [
+            Piece::Text("mysql+pymysql://".to_owned()),
+            Piece::Escaped(SecretKey::new(&credentials, "username")),
+            Piece::Text(":".to_owned()),
+            Piece::Escaped(SecretKey::new(&credentials, "password")),
+        ];
+        let rest = format!(":{port}/{database}?{OPTIONS}{options}");
+        let address = match &host {
+            Some(host) => vec![Piece::Text(format!("@{host}{rest}"))],
+            None => vec![
+                Piece::Text("@".to_owned()),
+                Piece::Value(SecretKey::new(&credentials, "host")),
+                Piece::Text(rest),
+            ],
+        };
+        Entry::Template(login.into_iter().chain(address).collect())
+    };
+    entries.insert(CONNECTION.to_owned(), connection(SERVICE_TIMEOUTS));
+    entries.insert(TASK_CONNECTION.to_owned(), connection(""));
     let content = SecretContent::Entries(entries);
-    plan.secrets.push(SecretPlan { name: secret.clone(), content, retained: false });
-    Ok(Variable::secret(format!("OS_{}__CONNECTION", section.to_uppercase()), secret, "connection"))
+    plan.secrets.push(SecretPlan { name: secret.clone(), content, retained: false, irreplaceable: false });
+    Ok(Variable::secret(format!("OS_{}__CONNECTION", section.to_uppercase()), secret, CONNECTION))
+}
+
+/// The same variable for a task, which connects without the timeouts of services.
+pub(crate) fn for_task(mut variable: Variable) -> Variable {
+    if let VariableValue::Secret(key) = &mut variable.value
+        && key.key == CONNECTION
+    {
+        TASK_CONNECTION.clone_into(&mut key.key);
+    }
+    variable
 }
 
 /// Adds a database to the plan if the operator creates it. Returns host and port of the server; without a host, the

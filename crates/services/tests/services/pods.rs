@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use openstack_operator_model::kind::{CONFIG_MAP, JOB};
+use openstack_operator_model::kind::{CONFIG_MAP, JOB, STATEFUL_SET};
 use openstack_operator_model::lower::{Manifest, Observed};
 use serde_json::{Value, json};
 
-use crate::fixture::{Rendered, cases};
+use crate::fixture::{Rendered, case, cases};
 use crate::laws::of;
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// All pods of all cases, including upgrades.
 fn pods() -> Vec<(String, bool, Value, Rendered)> {
@@ -131,6 +133,37 @@ fn containers_have_an_image_a_command_and_resources() {
             }
         }
     }
+}
+
+#[test]
+fn members_with_data_share_no_node_unless_the_user_allows_it() {
+    let mut checked = 0;
+    for (title, _, pod, rendered) in pods() {
+        let by_node =
+            || list(&pod, "topologySpreadConstraints").filter(|spread| spread["topologyKey"] == HOSTNAME);
+        if pod["claims"].is_null() {
+            assert!(by_node().all(|spread| spread["whenUnsatisfiable"] == "ScheduleAnyway"), "{title}");
+            continue;
+        }
+        let chosen = rendered.plan.workloads.iter().flat_map(|workload| &workload.pod.scheduling.topology_spread);
+        assert!(chosen.into_iter().all(|spread| spread.topology_key != HOSTNAME), "{title} tests nothing");
+        let hard: Vec<&Value> = by_node().collect();
+        assert_eq!(hard.len(), 1, "{title}");
+        assert_eq!(
+            (&hard[0]["maxSkew"], &hard[0]["whenUnsatisfiable"], &hard[0]["nodeTaintsPolicy"]),
+            (&json!(1), &json!("DoNotSchedule"), &json!("Honor")),
+            "{title}"
+        );
+        checked += 1;
+    }
+    assert!(checked > 0);
+    let mut case = case("mariadb-rich");
+    case.spec["topologySpread"] = json!([{ "topologyKey": HOSTNAME, "whenUnsatisfiable": "ScheduleAnyway" }]);
+    let rendered = case.render(&Observed::default()).unwrap();
+    let set = of(&rendered.manifests, STATEFUL_SET)[0];
+    let constraints = &set.body["spec"]["template"]["spec"]["topologySpreadConstraints"];
+    assert_eq!(constraints.as_array().unwrap().len(), 1);
+    assert_eq!(constraints[0]["whenUnsatisfiable"], "ScheduleAnyway");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use openstack_operator_model::plan::{SecretContent, VariableValue};
+use openstack_operator_model::plan::{Entry, SecretContent, Variable, VariableValue};
 
 use openstack_operator_model::lower::Observed;
 use serde_json::json;
@@ -71,6 +71,37 @@ fn every_key_that_is_read_is_written() {
     }
 }
 
+#[test]
+fn tasks_connect_to_databases_without_timeouts_and_services_with_them() {
+    let (mut tasks, mut services) = (0, 0);
+    for (case, rendered) in rendered() {
+        // Whether the value of a variable is a database connection with timeouts.
+        let has_timeout = |variable: &Variable| -> Option<bool> {
+            let VariableValue::Secret(key) = &variable.value else { return None };
+            let secret = rendered.plan.secrets.iter().find(|secret| secret.name == key.secret)?;
+            let SecretContent::Entries(entries) = &secret.content else { return None };
+            let Some(Entry::Template(pieces)) = entries.get(&key.key) else { return None };
+            let text = format!("{pieces:?}");
+            text.contains("mysql+pymysql://").then(|| text.contains("read_timeout="))
+        };
+        for task in &rendered.plan.tasks {
+            // Services use the connections in cell mappings.
+            let own = task.container.environment.iter().filter(|own| !own.name.starts_with("CELL_MAPPING_"));
+            for timeout in own.filter_map(has_timeout) {
+                assert!(!timeout, "{}: a migration of {} may be interrupted", case.title, task.name);
+                tasks += 1;
+            }
+        }
+        let pods = rendered.plan.workloads.iter().map(|workload| &workload.pod);
+        let containers = pods.flat_map(|pod| pod.setup.iter().chain(&pod.containers));
+        for timeout in containers.flat_map(|container| &container.environment).filter_map(has_timeout) {
+            assert!(timeout, "{}: a connection to a lost node hangs", case.title);
+            services += 1;
+        }
+    }
+    assert!(tasks > 0 && services > 0);
+}
+
 /// Options whose values must not be in plain text.
 const SECRET_WORDS: [&str; 5] = ["password", "passwd", "secret", "cookie", "token"];
 
@@ -104,6 +135,22 @@ fn no_secret_is_in_a_file_an_argument_or_a_plain_variable() {
                 }
             });
         }
+    }
+}
+
+#[test]
+fn an_option_that_comes_by_the_environment_is_rejected_in_extra_config() {
+    for (title, section, option) in [
+        ("keystone-minimal", "database", "connection"),
+        ("nova-minimal", "DEFAULT", "transport_url"),
+        ("nova-compute-minimal", "DEFAULT", "transport_url"),
+    ] {
+        let mut case = crate::fixture::case(title);
+        let file = if title.starts_with("keystone") { "keystone.conf" } else { "nova.conf" };
+        case.spec["extraConfig"] = json!({ file: { section: { option: "x" } } });
+        let refused = case.render(&Observed::default()).err().unwrap();
+        assert_eq!(refused.path, format!("spec.extraConfig.{file:?}.{section}.{option}"));
+        assert!(refused.reason.contains("remove it"), "{refused}");
     }
 }
 
