@@ -192,7 +192,8 @@ fn install_operator(
     registry: &str,
     log: &Log,
 ) -> Result<String> {
-    let manifests = output(&mut target.operator(program, &manifests_arguments(image, registry)))?;
+    let nodes = output(target.kubectl.query().args(["get", "nodes", "--output=name"]))?.lines().count();
+    let manifests = output(&mut target.operator(program, &manifests_arguments(image, registry, nodes)))?;
     // `down` removes these objects from an existing cluster.
     let path = target.manifests();
     fs::write(&path, manifests).with_context(|| format!("failed to write {}", path.display()))?;
@@ -204,7 +205,8 @@ fn install_operator(
     Ok(image.to_owned())
 }
 
-fn manifests_arguments<'a>(image: &'a str, registry: &'a str) -> [&'a str; 9] {
+/// On several nodes a second operator is on standby, so that the loss of a node does not stop recovery.
+fn manifests_arguments<'a>(image: &'a str, registry: &'a str, nodes: usize) -> [&'a str; 11] {
     [
         "manifests",
         "--namespace",
@@ -215,6 +217,8 @@ fn manifests_arguments<'a>(image: &'a str, registry: &'a str) -> [&'a str; 9] {
         FAMILY,
         "--images-registry",
         registry,
+        "--replicas",
+        if nodes > 1 { "2" } else { "1" },
     ]
 }
 
@@ -264,11 +268,11 @@ mod tests {
     #[test]
     fn the_manifests_have_the_image_and_the_registry() {
         let arguments =
-            manifests_arguments("10.100.0.1:5000/openstack/operator:1", "10.100.0.1:5000/openstack");
+            manifests_arguments("10.100.0.1:5000/openstack/operator:1", "10.100.0.1:5000/openstack", 3);
         assert_eq!(
             arguments.join(" "),
             "manifests --namespace openstack-operator --image 10.100.0.1:5000/openstack/operator:1 \
-             --images-family debian --images-registry 10.100.0.1:5000/openstack"
+             --images-family debian --images-registry 10.100.0.1:5000/openstack --replicas 2"
         );
     }
 
