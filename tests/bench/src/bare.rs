@@ -1,4 +1,4 @@
-//! The same cloud without the operator: its manifests, created in the order of their dependencies.
+//! The same cloud without the operator: its manifests, each created as soon as its dependencies are available.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -29,16 +29,8 @@ const MANAGER: &str = "openstack-operator-bench";
 /// How long one object may take.
 const PART_START: Duration = Duration::from_mins(10);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// Like a list of commands: each object is ready before the next one is created.
-    OneByOne,
-    /// As fast as possible: independent objects are created concurrently.
-    SideBySide,
-}
-
 /// Creates the cloud and returns the time that it took.
-pub(crate) async fn run(sandbox: &Sandbox, cloud: &[Planned], order: Order) -> Result<Duration> {
+pub(crate) async fn run(sandbox: &Sandbox, cloud: &[Planned]) -> Result<Duration> {
     for part in cloud {
         let members = part.plan.workloads.iter().map(|workload| workload.replicas).max().unwrap_or(0);
         ensure!(
@@ -59,19 +51,10 @@ pub(crate) async fn run(sandbox: &Sandbox, cloud: &[Planned], order: Order) -> R
     }
     let work = Work { sandbox, cloud, values };
     let make = async |part| {
-        let made = work.make(part, order).await;
+        let made = work.make(part).await;
         made.with_context(|| format!("failed to create {}", part.name))
     };
-    match order {
-        Order::OneByOne => {
-            for part in cloud {
-                make(part).await?;
-            }
-        }
-        Order::SideBySide => {
-            try_join_all(cloud.iter().map(make)).await?;
-        }
-    }
+    try_join_all(cloud.iter().map(make)).await?;
     work.wait_for_hypervisors(cloud).await?;
     Ok(started.elapsed())
 }
@@ -83,7 +66,7 @@ pub(crate) struct Work<'a> {
 }
 
 impl Work<'_> {
-    async fn make(&self, part: &Planned, order: Order) -> Result<()> {
+    async fn make(&self, part: &Planned) -> Result<()> {
         let plan = &part.plan;
         for database in &plan.databases {
             self.wait_for_other(&database.provider).await?;
@@ -109,9 +92,6 @@ impl Work<'_> {
             of(part, Phase::Workloads).partition(|manifest| manifest.kind == JOB);
         for task in tasks {
             self.create(task).await?;
-            if order == Order::OneByOne {
-                self.wait_for(task).await?;
-            }
         }
         let (later, at_once): (Vec<_>, Vec<_>) =
             workloads.into_iter().partition(|manifest| !after(part, manifest).is_empty());

@@ -20,7 +20,7 @@ use openstack_operator_smoke::wait::{POD_START, await_condition, await_deletion,
 use serde_json::{Value, json};
 
 use crate::OperatorArguments;
-use crate::bare::{self, Order};
+use crate::bare;
 use crate::claims::CLIENT;
 use crate::cluster::{
     PREFIX, api, connect, our_namespaces, recreate_namespace, remove_namespace, require_exclusive_use,
@@ -68,8 +68,7 @@ struct Rest {
 #[derive(Default)]
 struct Times {
     operator: Vec<Duration>,
-    one_by_one: Vec<Duration>,
-    side_by_side: Vec<Duration>,
+    by_hand: Vec<Duration>,
 }
 
 pub(crate) async fn measure(arguments: &Arguments) -> Result<String> {
@@ -122,12 +121,9 @@ impl Run {
             self.remove_cloud(&namespace).await?;
             // The operator must not run during the measurement without it.
             self.installed.scale(0).await?;
-            let took = self.by_hand(&format!("{PREFIX}one-by-one-{repetition}"), Order::OneByOne).await?;
-            notice(&format!("{repetition}: one after the other it took {}", seconds(took)));
-            times.one_by_one.push(took);
-            let took = self.by_hand(&format!("{PREFIX}side-by-side-{repetition}"), Order::SideBySide).await?;
-            notice(&format!("{repetition}: side by side it took {}", seconds(took)));
-            times.side_by_side.push(took);
+            let took = self.by_hand(&format!("{PREFIX}by-hand-{repetition}")).await?;
+            notice(&format!("{repetition}: by hand it took {}", seconds(took)));
+            times.by_hand.push(took);
         }
         Ok((times, rest.context("nothing was measured")?))
     }
@@ -193,7 +189,7 @@ impl Run {
         Ok(started.elapsed())
     }
 
-    async fn by_hand(&self, namespace: &str, order: Order) -> Result<Duration> {
+    async fn by_hand(&self, namespace: &str) -> Result<Duration> {
         let sandbox = recreate_namespace(&self.client, namespace).await?;
         let client = container(CLIENT, self.client_image.clone(), &["sleep", "infinity"]);
         sandbox.start(CLIENT, at_home(client)).await?;
@@ -201,7 +197,7 @@ impl Run {
         let cloud = plan_cloud(vec![self.sample(namespace)], &self.site, &surroundings)?;
         surroundings.addresses = bare::addresses(&sandbox, &cloud).await?;
         let cloud = plan_cloud(vec![self.sample(namespace)], &self.site, &surroundings)?;
-        let took = bare::run(&sandbox, &cloud, order).await?;
+        let took = bare::run(&sandbox, &cloud).await?;
         remove_namespace(&self.client, namespace).await?;
         Ok(took)
     }
@@ -266,23 +262,14 @@ fn is_ready(cloud: &DynamicObject) -> bool {
 fn report(arguments: &Arguments, times: &Times, rest: &Rest) -> String {
     let mut table = Table::new(&["what", "median", "budget", "each"]);
     let each = |list: &[Duration]| list.iter().map(|&time| seconds(time)).collect::<Vec<_>>().join(", ");
-    let ratio = |bare: &[Duration]| median(&times.operator).as_secs_f64() / median(bare).as_secs_f64();
+    let ratio = median(&times.operator).as_secs_f64() / median(&times.by_hand).as_secs_f64();
     let mut add = |what: &str, figure: String, budget: &str, each: String| {
         table.row(&[what.to_owned(), figure, budget.to_owned(), each]);
     };
-    for (what, list) in [
-        ("operator, from apply to Ready", &times.operator),
-        ("by hand, one after the other", &times.one_by_one),
-        ("by hand, side by side", &times.side_by_side),
-    ] {
+    for (what, list) in [("operator, from apply to Ready", &times.operator), ("by hand", &times.by_hand)] {
         add(what, seconds(median(list)), "", each(list));
     }
-    for (what, list) in [
-        ("operator / by hand, one after the other", &times.one_by_one),
-        ("operator / by hand, side by side", &times.side_by_side),
-    ] {
-        add(what, format!("{:.2}", ratio(list)), "1.15", String::new());
-    }
+    add("operator / by hand", format!("{ratio:.2}"), "1.05", String::new());
     let minutes = arguments.rest_minutes;
     add("memory of the operator with one cloud", mebibytes(rest.memory), "32 MiB", String::new());
     add(&format!("writes in {minutes} minutes at rest"), format!("{:.0}", rest.writes), "0", String::new());
