@@ -30,6 +30,9 @@ pub(crate) struct Project {
     pub(crate) amounts: Amounts,
 }
 
+/// Services wait for their tasks, so these get more of a busy node than services that start meanwhile.
+const TASK_CPU: &str = "200m";
+
 /// Default resource requests and memory limit of a component.
 #[derive(Clone, Copy)]
 pub(crate) struct Amounts {
@@ -214,7 +217,8 @@ impl<'a, K> Program<'a, K> {
     pub(crate) fn task(&mut self, name: &'static str, stage: TaskStage, command: Vec<String>) -> &mut Task {
         let Project { image, amounts, user, manage, .. } = self.project;
         let settings = ContainerSettings::default();
-        let mut container = self.container(manage, *image, &settings, *amounts, command);
+        let amounts = Amounts { cpu: TASK_CPU, ..*amounts };
+        let mut container = self.container(manage, *image, &settings, amounts, command);
         container.environment = container.environment.into_iter().map(shared::for_task).collect();
         let task = Task { name, stage, user: *user, container, repeat_on: Vec::new() };
         push(&mut self.plan.tasks, task)
