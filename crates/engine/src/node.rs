@@ -87,7 +87,8 @@ impl Engine {
         for set in sets {
             let mut by_node: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
             let stays = |pod: &&DynamicObject| pod.metadata.deletion_timestamp.is_none();
-            for pod in pods.iter().filter(|pod| component(pod) == Some(set.component.as_ref())).filter(stays) {
+            for pod in pods.iter().filter(|pod| component(pod) == Some(set.component.as_ref())).filter(stays)
+            {
                 if let (Some(node), Some(name)) = (member::node(pod), pod.metadata.name.as_deref()) {
                     by_node.entry(node).or_default().insert(name);
                 }
