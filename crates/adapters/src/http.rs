@@ -50,10 +50,7 @@ impl Failure {
 }
 
 fn is_temporary(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::NOT_FOUND | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
-    )
+    matches!(status, StatusCode::NOT_FOUND | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS)
 }
 
 /// A client for servers inside the cluster. It uses no proxy and follows no redirects, which would send credentials

@@ -93,7 +93,7 @@ fn lost_message(instance: &Instance, database: &Database) -> String {
     let Database { database: name, server, .. } = database;
     format!(
         "database {name} does not exist on {} although it was installed: restore it, or set annotation \
-         {ACCEPT_LOSS_ANNOTATION}: {name} on {} {} to install it anew, which loses its content",
+         {ACCEPT_LOSS_ANNOTATION}: {name} on {} {} to install it again, which loses its content",
         server.host, instance.kind.kind, instance.name
     )
 }

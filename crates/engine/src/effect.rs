@@ -288,7 +288,11 @@ impl Engine {
         }))
     }
 
-    pub(crate) async fn sql_server(&self, namespace: &str, server: &DatabaseServer) -> PortResult<Option<SqlServer>> {
+    pub(crate) async fn sql_server(
+        &self,
+        namespace: &str,
+        server: &DatabaseServer,
+    ) -> PortResult<Option<SqlServer>> {
         let login = self.login(namespace, &server.secret).await?;
         Ok(login.map(|administrator| SqlServer {
             host: server.host.clone(),

@@ -133,7 +133,8 @@ impl Engine {
         let problem = match self.ports.cluster.get(SECRET, &key.namespace, name).await? {
             None => Some((format!("Secret {name} does not exist ({field})"), "create it")),
             Some(secret) => {
-                let has = |key: &String| secret.data.pointer("/data").is_some_and(|data| data.get(key).is_some());
+                let has =
+                    |key: &String| secret.data.pointer("/data").is_some_and(|data| data.get(key).is_some());
                 let missing = keys.iter().find(|key| !has(key));
                 missing.map(|key| (format!("Secret {name} has no key {key} ({field})"), "add it"))
             }

@@ -68,8 +68,8 @@ impl Engine {
         let on_lost = |pod: &&&DynamicObject| {
             member::node(pod).is_some_and(|name| lost.nodes.iter().any(|lost| lost == name))
         };
-        let (evicted, staying): (Vec<_>, Vec<_>) =
-            own.iter().filter(on_lost).partition(|pod| pod.metadata.deletion_timestamp.is_some());
+        let (evicted, staying): (Vec<&DynamicObject>, Vec<&DynamicObject>) =
+            own.iter().filter(on_lost).copied().partition(|pod| pod.metadata.deletion_timestamp.is_some());
         // A StatefulSet does not replace an evicted pod. A Deployment does, but the new pod may find no node.
         let is_replaced = !matches!(workload.controller, Controller::StatefulSet { .. });
         let unscheduled = own.iter().filter(|pod| member::node(pod).is_none()).count();
@@ -87,7 +87,8 @@ impl Engine {
         for set in sets {
             let mut by_node: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
             let stays = |pod: &&DynamicObject| pod.metadata.deletion_timestamp.is_none();
-            for pod in pods.iter().filter(|pod| component(pod) == Some(set.component.as_ref())).filter(stays) {
+            for pod in pods.iter().filter(|pod| component(pod) == Some(set.component.as_ref())).filter(stays)
+            {
                 if let (Some(node), Some(name)) = (member::node(pod), pod.metadata.name.as_deref()) {
                     by_node.entry(node).or_default().insert(name);
                 }

@@ -135,8 +135,7 @@ impl Engine {
                 None => self.apply(&planned.key.namespace, manifest).await?,
             };
             let mut item = item(manifest, applied);
-            item.progress =
-                self.without_lost_nodes(planned, manifest, &item.live, item.progress).await?;
+            item.progress = self.without_lost_nodes(planned, manifest, &item.live, item.progress).await?;
             items.push(item);
         }
         // Delete pods only after the workloads that replace them exist.
@@ -229,7 +228,8 @@ impl Engine {
                 let uid = job.metadata.uid.as_deref().unwrap_or_default();
                 self.ports.cluster.delete(JOB, namespace, &name, uid).await?;
                 tracing::info!(job = name, "the administrator's login is rejected; repeating the task");
-                let message = format!("the administrator's login is rejected: the operator repeats Job {name}");
+                let message =
+                    format!("the administrator's login is rejected: the operator repeats Job {name}");
                 return Ok(Progress::waiting(message));
             }
         }

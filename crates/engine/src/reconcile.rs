@@ -142,12 +142,7 @@ impl Engine {
     }
 
     /// Removes the annotation once the object is complete again, so that it does not apply to a later loss.
-    async fn forget_accepted_losses(
-        &self,
-        key: &Key,
-        object: &DynamicObject,
-        work: &Work,
-    ) -> PortResult<()> {
+    async fn forget_accepted_losses(&self, key: &Key, object: &DynamicObject, work: &Work) -> PortResult<()> {
         if work.accepted_losses.is_empty() || work.requeue_now {
             return Ok(());
         }

@@ -70,8 +70,11 @@ impl Work {
         let is_met = |wanted: ConditionType| {
             self.findings.parts.iter().any(|(condition, progress)| *condition == wanted && progress.is_met())
         };
-        let last =
-            if self.status.installed.is_none() { ConditionType::TasksComplete } else { ConditionType::Finished };
+        let last = if self.status.installed.is_none() {
+            ConditionType::TasksComplete
+        } else {
+            ConditionType::Finished
+        };
         let (is_complete, have_databases) = (is_met(last), is_met(ConditionType::DatabaseReady));
         let wanted = task::wanted_install(&plan.tasks);
         if is_complete && self.status.installed.as_deref() != wanted {

@@ -72,7 +72,8 @@ pub fn rollout(kind: Kind, name: &str, live: &Value, lost: &LostPods) -> Progres
         && live.pointer("/status/currentRevision") == live.pointer("/status/updateRevision")
         && wanted - updated <= lost.count;
     let is_rolled_out = seen && total <= wanted && (updated == wanted || is_evicting);
-    if is_rolled_out && wanted - serving <= lost.count && serving >= lost.required.max(1) {
+    let is_explained = lost.count > 0 && wanted - serving <= lost.count;
+    if is_rolled_out && is_explained && serving >= lost.required.max(1) {
         let losses = lost.nodes.iter().map(|node| node::describe(&[node], NOT_READY)).collect();
         return Progress::Degraded { losses };
     }

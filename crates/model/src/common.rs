@@ -25,7 +25,7 @@ pub use scheduling::*;
 pub const PAUSE_ANNOTATION: &str = "openstack.k8s.io/pause";
 
 /// Names, separated by commas, of Secrets and databases of the object whose content is lost and that the operator may
-/// create anew. The operator removes the annotation afterwards.
+/// create again. The operator removes the annotation afterwards.
 pub const ACCEPT_LOSS_ANNOTATION: &str = "openstack.k8s.io/accept-loss";
 
 /// Settings of kinds that run pods.

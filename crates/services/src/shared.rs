@@ -109,8 +109,9 @@ pub(crate) fn check_overrides(common: &Common, plan: &Plan) -> Result<(), Invali
         .map(|variable| variable.name.as_str())
         .collect();
     for (file, sections) in &common.extra_config {
-        let options =
-            sections.iter().flat_map(|(section, options)| options.keys().map(move |option| (section, option)));
+        let options = sections
+            .iter()
+            .flat_map(|(section, options)| options.keys().map(move |option| (section, option)));
         for (section, option) in options {
             let variable = format!("OS_{section}__{option}").to_uppercase().replace('-', "_");
             if variables.contains(variable.as_str()) {

@@ -74,7 +74,7 @@ mod tests {
             ("username".to_owned(), Entry::Text("keystone".to_owned())),
         ]);
         let content = SecretContent::Entries(entries);
-        let plan = SecretPlan { name: "database".to_owned(), content, retained: false };
+        let plan = SecretPlan { name: "database".to_owned(), content, retained: false, irreplaceable: false };
         let mut values = Values::default();
         let made = values.make(&plan).unwrap();
         assert_eq!(made["connection"], "a://keystone");

@@ -79,7 +79,7 @@ async fn a_problem_that_only_the_user_can_repair_stalls_the_object_until_it_is_r
             "Secret db-admin does not exist (spec.database.adminSecretRef): create it again",
         ),
         (
-            "ConfigReady",
+            "DatabaseReady",
             |world| take_over(world, &uid(world, SECRET, "db-admin")),
             |world| take_over(world, &uid(world, glance::KIND, "images")),
             "Secret images-database belongs to Glance other; rename one of the two objects",

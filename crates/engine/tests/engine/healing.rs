@@ -10,7 +10,8 @@ use openstack_operator_testkit::World;
 use serde_json::{Value, json};
 
 use crate::driver::{
-    NAMESPACE, assert_same, cloud, condition, converge, engine, get, is_ready, keys, object, round, statuses, world, writes,
+    NAMESPACE, assert_same, cloud, condition, converge, engine, get, is_ready, keys, object, round, statuses,
+    world, writes,
 };
 
 const SQL: &str = "cloud-mariadb.openstack.svc";

@@ -95,7 +95,7 @@ async fn without_database() -> (World, Engine) {
     assert_eq!((status.as_str(), reason.as_str()), ("True", "ActionRequired"));
     let expected = "database keystone does not exist on cloud-mariadb.openstack.svc although it was installed: restore \
                     it, or set annotation openstack.k8s.io/accept-loss: keystone on Keystone cloud-keystone to install \
-                    it anew, which loses its content";
+                    it again, which loses its content";
     assert_eq!(message, expected);
     assert!(!world.sql.state(SQL).databases.contains("keystone"), "an empty one looks like a working one");
     (world, engine)

@@ -145,7 +145,8 @@ fn members_with_data_share_no_node_unless_the_user_allows_it() {
             assert!(by_node().all(|spread| spread["whenUnsatisfiable"] == "ScheduleAnyway"), "{title}");
             continue;
         }
-        let chosen = rendered.plan.workloads.iter().flat_map(|workload| &workload.pod.scheduling.topology_spread);
+        let chosen =
+            rendered.plan.workloads.iter().flat_map(|workload| &workload.pod.scheduling.topology_spread);
         assert!(chosen.into_iter().all(|spread| spread.topology_key != HOSTNAME), "{title} tests nothing");
         let hard: Vec<&Value> = by_node().collect();
         assert_eq!(hard.len(), 1, "{title}");
