@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::fixture::{Case, cases, object, render};
 
 /// Fields that change no plan, each with the reason.
-const EXCEPTIONS: [(&str, &str); 8] = [
+const EXCEPTIONS: [(&str, &str); 9] = [
     ("OpenStackControlPlane.spec.storageBackend", "admission rejects it"),
     ("OpenStackControlPlane.spec.tls.", "admission rejects it"),
     (".spec.release", "there is one release"),
@@ -18,6 +18,10 @@ const EXCEPTIONS: [(&str, &str); 8] = [
     (".spec.dependsOn[].condition", "the engine waits for it before it plans; `needs` has it"),
     ("Neutron.spec.ovn.enabled", "it is equivalent to mechanism, which a rule enforces"),
     (".spec.neutron.ovn.enabled", "the same in a cloud"),
+    (
+        "MariaDB.spec.recovery.lostMembers",
+        "it directs members: `a_lost_member_does_not_block_once_the_user_gives_it_up`",
+    ),
     ("OVNChassis.spec.", "its network reads it: `a_chassis_of_the_user_overrides_the_settings_of_its_node`"),
 ];
 

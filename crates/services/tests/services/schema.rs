@@ -185,7 +185,6 @@ fn rules_of_types_are_in_the_definitions() {
         ("MariaDB", "storageSize cannot be changed"),
         ("MariaDB", "storageClass cannot be changed"),
         ("MariaDB", "replicas must be odd"),
-        ("MariaDB", "cannot be scaled down"),
         ("RabbitMQ", "storageSize cannot be changed"),
         ("RabbitMQ", "replicas must be odd"),
         ("Keystone", "spec.database is incomplete"),
