@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops where it fails")]
 
 mod blocked;
+mod bus;
 mod cloud;
 mod degraded;
 mod deletion;
