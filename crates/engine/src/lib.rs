@@ -20,4 +20,5 @@ pub mod route;
 pub mod run;
 mod secret;
 mod view;
+mod volume;
 mod work;

@@ -43,6 +43,9 @@ pub trait Cluster: Send + Sync {
     async fn apply(&self, namespace: &str, manifest: &Manifest) -> PortResult<DynamicObject>;
     /// Deletes the object with this uid. Succeeds if it no longer exists or has been recreated.
     async fn delete(&self, kind: Kind, namespace: &str, name: &str, uid: &str) -> PortResult<()>;
+    /// Deletes the object with this uid, but keeps its dependents without an owner. Succeeds if it no longer exists or
+    /// has been recreated.
+    async fn delete_and_orphan(&self, kind: Kind, namespace: &str, name: &str, uid: &str) -> PortResult<()>;
     /// Merges into metadata. With a `resourceVersion`, the call fails with `Conflict` if the object has changed.
     async fn patch_metadata(
         &self,

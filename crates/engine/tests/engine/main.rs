@@ -22,3 +22,4 @@ mod status;
 mod taints;
 mod test_services;
 mod upgrade;
+mod volumes;
