@@ -4,8 +4,11 @@ use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use openstack_operator_engine::ports::{Bus, BusGrant, BusServer, Login, PortResult};
+use openstack_operator_model::lower::MANAGER;
+use openstack_operator_model::service::BusView;
 use rand::Rng;
 use reqwest::{Client, Method};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -66,6 +69,26 @@ impl ManagementBus {
         Ok(true)
     }
 
+    /// Without a policy, queues keep the members that they were declared with.
+    async fn ensure_policy(&self, server: &BusServer, grant: &BusGrant) -> Result<bool, Failure> {
+        let path = ["api", "policies", &grant.virtual_host, MANAGER];
+        let wanted = json!({
+            "pattern": EVERYTHING,
+            "apply-to": "quorum_queues",
+            "definition": {"target-group-size": grant.queue_members},
+            "priority": 0,
+        });
+        if let Some(found) = self.get(server, &path).await?
+            && wanted
+                .as_object()
+                .is_some_and(|wanted| wanted.iter().all(|(field, value)| found.get(field) == Some(value)))
+        {
+            return Ok(false);
+        }
+        self.send(server, Method::PUT, &path, Body::Plain(wanted)).await?.success()?;
+        Ok(true)
+    }
+
     async fn ensure_user(&self, server: &BusServer, user: &Login) -> Result<bool, Failure> {
         let path = ["api", "users", &user.username];
         if let Some(found) = self.get(server, &path).await?
@@ -115,6 +138,9 @@ impl Bus for ManagementBus {
         let wrote_host = self.ensure_virtual_host(server, host).await.map_err(|failure| {
             failure.into_port_error(&format!("set up virtual host {host} on the message bus"))
         })?;
+        let wrote_policy = self.ensure_policy(server, grant).await.map_err(|failure| {
+            failure.into_port_error(&format!("set the policy of virtual host {host} on the message bus"))
+        })?;
         let wrote_user = self
             .ensure_user(server, &grant.user)
             .await
@@ -124,7 +150,7 @@ impl Bus for ManagementBus {
                 "grant user {user} permissions on virtual host {host} of the message bus"
             ))
         })?;
-        Ok(wrote_host || wrote_user || wrote_permissions)
+        Ok(wrote_host || wrote_policy || wrote_user || wrote_permissions)
     }
 
     async fn drop_virtual_host(&self, server: &BusServer, name: &str) -> PortResult<()> {
@@ -138,6 +164,25 @@ impl Bus for ManagementBus {
         administrator::protect(&server.administrator, user, &action)?;
         self.remove(server, &["api", "users", user]).await.map_err(|failure| failure.into_port_error(&action))
     }
+
+    async fn view(&self, server: &BusServer) -> PortResult<BusView> {
+        let failed = |failure: Failure| failure.into_port_error("ask a message broker for its cluster");
+        let response =
+            self.send(server, Method::GET, &["api", "nodes"], Body::Empty).await.map_err(failed)?;
+        let nodes: Vec<Node> = response.items().map_err(failed)?;
+        let names = |nodes: &mut dyn Iterator<Item = &Node>| nodes.map(|node| node.name.clone()).collect();
+        Ok(BusView {
+            known: names(&mut nodes.iter()),
+            running: names(&mut nodes.iter().filter(|node| node.running)),
+        })
+    }
+}
+
+/// A member of the cluster.
+#[derive(Deserialize)]
+struct Node {
+    name: String,
+    running: bool,
 }
 
 /// Tags grant access to the management API, which services must not have. Older versions return a string, newer ones a

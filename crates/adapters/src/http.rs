@@ -167,6 +167,12 @@ impl Response {
         if self.status == StatusCode::NOT_FOUND { Ok(None) } else { self.success().map(Some) }
     }
 
+    /// The items of the body of a successful response, which is a list.
+    pub(crate) fn items<T: DeserializeOwned>(self) -> Result<Vec<T>, Failure> {
+        let request = self.request.clone();
+        serde_json::from_value(self.success()?).ok().context(IncompleteSnafu { request, field: "items" })
+    }
+
     pub(crate) fn into_rejection(self) -> Failure {
         let detail = if self.is_quotable { detail(&self.body) } else { None };
         let detail = detail.map(|detail| format!(": {detail}")).unwrap_or_default();

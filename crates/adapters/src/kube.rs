@@ -88,6 +88,36 @@ impl KubeCluster {
         Ok(found.is_some_and(|object| object.metadata.uid.as_deref() == Some(uid)))
     }
 
+    async fn delete_with(
+        &self,
+        parameters: DeleteParams,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+    ) -> PortResult<()> {
+        self.notify_write("delete");
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+            ..parameters
+        };
+        let api = self.api(kind, namespace);
+        let action = || format!("delete {}", title(kind, namespace, name));
+        match within(TIMEOUT, api.delete(name, &parameters)).await {
+            Err(failure) if failure.is_not_found() => Ok(()),
+            Err(failure) if failure.is_conflict() => {
+                // The response does not reliably distinguish a recreated object from a concurrent change.
+                match self.is_same(kind, namespace, name, uid).await {
+                    Ok(false) => Ok(()),
+                    Ok(true) => Err(PortError::Conflict { action: action() }),
+                    Err(failure) => Err(failure.into_port_error(kind, action())),
+                }
+            }
+            Err(failure) => Err(failure.into_port_error(kind, action())),
+            Ok(_) => Ok(()),
+        }
+    }
+
     async fn list_children(
         &self,
         kind: Kind,
@@ -152,26 +182,11 @@ impl Cluster for KubeCluster {
     }
 
     async fn delete(&self, kind: Kind, namespace: &str, name: &str, uid: &str) -> PortResult<()> {
-        self.notify_write("delete");
-        let parameters = DeleteParams {
-            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
-            ..DeleteParams::background()
-        };
-        let api = self.api(kind, namespace);
-        let action = || format!("delete {}", title(kind, namespace, name));
-        match within(TIMEOUT, api.delete(name, &parameters)).await {
-            Err(failure) if failure.is_not_found() => Ok(()),
-            Err(failure) if failure.is_conflict() => {
-                // The response does not reliably distinguish a recreated object from a concurrent change.
-                match self.is_same(kind, namespace, name, uid).await {
-                    Ok(false) => Ok(()),
-                    Ok(true) => Err(PortError::Conflict { action: action() }),
-                    Err(failure) => Err(failure.into_port_error(kind, action())),
-                }
-            }
-            Err(failure) => Err(failure.into_port_error(kind, action())),
-            Ok(_) => Ok(()),
-        }
+        self.delete_with(DeleteParams::background(), kind, namespace, name, uid).await
+    }
+
+    async fn delete_and_orphan(&self, kind: Kind, namespace: &str, name: &str, uid: &str) -> PortResult<()> {
+        self.delete_with(DeleteParams::orphan(), kind, namespace, name, uid).await
     }
 
     async fn patch_metadata(

@@ -7,13 +7,14 @@ use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
 use openstack_operator_model::assess::{self, JobOutcome};
 use openstack_operator_model::condition::Progress;
-use openstack_operator_model::kind::{JOB, Kind, POD};
+use openstack_operator_model::kind::{JOB, Kind, POD, STATEFUL_SET};
 use openstack_operator_model::lower::{APPLIED_ANNOTATION, Manifest, TASK_ANNOTATION};
 use openstack_operator_model::name;
 use serde_json::Value;
 
 use crate::engine::Engine;
 use crate::ports::PortResult;
+use crate::volume::Growth;
 
 /// How long a failed Job is kept for its log before it is retried.
 const FAILED_JOB_RETENTION: SignedDuration = SignedDuration::from_mins(5);
@@ -21,6 +22,8 @@ const FAILED_JOB_RETENTION: SignedDuration = SignedDuration::from_mins(5);
 /// Result of applying one manifest.
 pub(crate) enum Applied {
     Live(Box<DynamicObject>),
+    /// Applied, except for a part that needs the user.
+    Limited(Box<DynamicObject>, Progress),
     NotYet(Progress),
 }
 
@@ -65,10 +68,47 @@ impl Engine {
         if manifest.kind == JOB {
             return self.apply_job(namespace, manifest, live).await;
         }
+        if manifest.kind == STATEFUL_SET {
+            return self.apply_stateful_set(namespace, manifest, live).await;
+        }
+        self.apply_difference(namespace, manifest, live).await
+    }
+
+    async fn apply_difference(
+        &self,
+        namespace: &str,
+        manifest: &Manifest,
+        live: DynamicObject,
+    ) -> PortResult<Applied> {
         if self.is_applied(namespace, manifest, &live) {
             return Ok(Applied::Live(Box::new(live)));
         }
         self.send(namespace, manifest).await
+    }
+
+    /// Kubernetes does not change the claims of a StatefulSet. If volumes cannot get the planned size, everything else
+    /// is applied.
+    async fn apply_stateful_set(
+        &self,
+        namespace: &str,
+        manifest: &Manifest,
+        live: DynamicObject,
+    ) -> PortResult<Applied> {
+        match self.grow_volumes(namespace, manifest, &live).await? {
+            Growth::Complete { kept } => self.apply_difference(namespace, &kept, live).await,
+            Growth::Recreating => {
+                let message =
+                    format!("the operator recreates StatefulSet {} with larger volumes", manifest.name);
+                Ok(Applied::NotYet(Progress::waiting(message)))
+            }
+            Growth::Refused { kept, message } => {
+                let applied = self.apply_difference(namespace, &kept, live).await?;
+                Ok(match applied {
+                    Applied::Live(live) => Applied::Limited(live, Progress::stalled(message)),
+                    other => other,
+                })
+            }
+        }
     }
 
     async fn send(&self, namespace: &str, manifest: &Manifest) -> PortResult<Applied> {

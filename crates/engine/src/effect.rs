@@ -117,7 +117,9 @@ impl Engine {
             ) else {
                 return Ok(Progress::waiting(incomplete_secret(&claim.server.secret)));
             };
-            let grant = BusGrant { virtual_host: claim.virtual_host.clone(), user };
+            // Queues that were declared before the cluster grew get members on the new brokers.
+            let queue_members = claim.server.hosts.len();
+            let grant = BusGrant { virtual_host: claim.virtual_host.clone(), queue_members, user };
             if self.ports.bus.ensure(&server, &grant).await? {
                 tracing::info!(virtual_host = claim.virtual_host, "updated virtual host and user");
             }

@@ -21,4 +21,5 @@ pub mod route;
 pub mod run;
 mod secret;
 mod view;
+mod volume;
 mod work;

@@ -1,6 +1,7 @@
 //! Applies the manifests of an object phase by phase, and stops at the first phase that is not done.
 
 use jiff::SignedDuration;
+use kube::core::DynamicObject;
 use openstack_operator_model::assess;
 use openstack_operator_model::condition::{ConditionType, Progress};
 use openstack_operator_model::kind::{CONTROLLERS, JOB};
@@ -267,12 +268,15 @@ impl Engine {
 fn item(manifest: &Manifest, applied: Applied) -> Item<'_> {
     match applied {
         Applied::NotYet(progress) => Item { manifest, live: Value::Null, progress },
-        Applied::Live(live) => {
-            let live = to_json(&live);
-            let progress = assess::assess(manifest.kind, &manifest.name, &live);
-            Item { manifest, live, progress }
-        }
+        Applied::Live(live) => live_item(manifest, &live, Progress::Done),
+        Applied::Limited(live, progress) => live_item(manifest, &live, progress),
     }
+}
+
+fn live_item<'a>(manifest: &'a Manifest, live: &DynamicObject, progress: Progress) -> Item<'a> {
+    let live = to_json(live);
+    let progress = assess::assess(manifest.kind, &manifest.name, &live).and(progress);
+    Item { manifest, live, progress }
 }
 
 fn condition_of(phase: Phase) -> ConditionType {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use kube::core::DynamicObject;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::lower::Manifest;
-use openstack_operator_model::service::SqlView;
+use openstack_operator_model::service::{BusView, SqlView};
 use serde_json::Value;
 use snafu::Snafu;
 
@@ -46,6 +46,9 @@ pub trait Cluster: Send + Sync {
     async fn apply(&self, namespace: &str, manifest: &Manifest) -> PortResult<DynamicObject>;
     /// Deletes the object with this uid. Succeeds if it no longer exists or has been recreated.
     async fn delete(&self, kind: Kind, namespace: &str, name: &str, uid: &str) -> PortResult<()>;
+    /// Deletes the object with this uid, but keeps its dependents without an owner. Succeeds if it no longer exists or
+    /// has been recreated.
+    async fn delete_and_orphan(&self, kind: Kind, namespace: &str, name: &str, uid: &str) -> PortResult<()>;
     /// Merges into metadata. With a `resourceVersion`, the call fails with `Conflict` if the object has changed.
     async fn patch_metadata(
         &self,
@@ -120,11 +123,13 @@ pub struct SqlGrant {
 /// A message bus, through RabbitMQ's management API. Calls write only what differs.
 #[async_trait]
 pub trait Bus: Send + Sync {
-    /// Ensures the virtual host, with quorum queues by default, and the user with this password and all permissions on
-    /// it. Returns whether it wrote.
+    /// Ensures the virtual host, with quorum queues by default, a policy that gives each quorum queue the wanted number
+    /// of members, and the user with this password and all permissions on it. Returns whether it wrote.
     async fn ensure(&self, server: &BusServer, grant: &BusGrant) -> PortResult<bool>;
     async fn drop_virtual_host(&self, server: &BusServer, name: &str) -> PortResult<()>;
     async fn drop_user(&self, server: &BusServer, user: &str) -> PortResult<()>;
+    /// The cluster as one broker sees it.
+    async fn view(&self, server: &BusServer) -> PortResult<BusView>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +142,8 @@ pub struct BusServer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusGrant {
     pub virtual_host: String,
+    /// Number of members of each quorum queue.
+    pub queue_members: usize,
     pub user: Login,
 }
 

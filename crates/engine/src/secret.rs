@@ -107,7 +107,7 @@ impl Engine {
         let data: Values = wanted.iter().map(|(key, value)| (key.clone(), STANDARD.encode(value))).collect();
         let fields = [("type", json!("Opaque")), ("data", json!(data))];
         match self.apply(&instance.namespace, &manifest(SECRET, &plan.name, &metadata, fields)).await? {
-            Applied::Live(live) => {
+            Applied::Live(live) | Applied::Limited(live, _) => {
                 let facts = SecretFacts { revision: revision(&live), rotations };
                 Ok(Ensured { facts, progress: Progress::Done, due })
             }

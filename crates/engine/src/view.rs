@@ -7,7 +7,13 @@ use openstack_operator_model::service::{Command, MemberView};
 use serde_json::Value;
 
 use crate::engine::{Engine, Key};
-use crate::ports::{PortResult, SqlServer};
+use crate::ports::{BusServer, PortResult, SqlServer};
+
+/// The server in a pod.
+enum MemberServer {
+    Sql(SqlServer),
+    Bus(BusServer),
+}
 
 impl Engine {
     /// Views of all pods in their order; none of a pod that does not respond.
@@ -23,11 +29,14 @@ impl Engine {
             servers.push(self.member_server(namespace, protocol, pod).await?);
         }
         let views = servers.iter().map(async |server| {
-            let view = self.ports.sql.view(server.as_ref()?).await;
+            let view = match server.as_ref()? {
+                MemberServer::Sql(server) => self.ports.sql.view(server).await.map(MemberView::Sql),
+                MemberServer::Bus(server) => self.ports.bus.view(server).await.map(MemberView::Bus),
+            };
             let failed = |error: &_| {
                 tracing::debug!(error = error as &dyn std::error::Error, "a member does not respond");
             };
-            view.inspect_err(failed).ok().map(MemberView::Sql)
+            view.inspect_err(failed).ok()
         });
         Ok(join_all(views).await)
     }
@@ -43,9 +52,8 @@ impl Engine {
             Command::RestoreQuorum { pod } => {
                 let pod = pods.iter().find(|found| found.metadata.name.as_ref() == Some(pod));
                 let Some((protocol, pod)) = protocol.zip(pod) else { return Ok(()) };
-                let Some(server) = self.member_server(&key.namespace, protocol, pod).await? else {
-                    return Ok(());
-                };
+                let server = self.member_server(&key.namespace, protocol, pod).await?;
+                let Some(MemberServer::Sql(server)) = server else { return Ok(()) };
                 tracing::warn!(pod = pod.metadata.name, "restoring the quorum on a surviving member");
                 self.ports.sql.restore_quorum(&server).await
             }
@@ -62,14 +70,21 @@ impl Engine {
         namespace: &str,
         protocol: &MemberProtocol,
         pod: &DynamicObject,
-    ) -> PortResult<Option<SqlServer>> {
-        let MemberProtocol::Sql { port, secret } = protocol;
+    ) -> PortResult<Option<MemberServer>> {
+        let (MemberProtocol::Sql { port, secret } | MemberProtocol::Bus { port, secret }) = protocol;
         let address = pod.data.pointer("/status/podIP").and_then(Value::as_str);
         let login = self.login(namespace, secret).await?;
-        Ok(address.zip(login).map(|(host, administrator)| SqlServer {
-            host: host.to_owned(),
-            port: *port,
-            administrator,
+        Ok(address.zip(login).map(|(host, administrator)| match protocol {
+            MemberProtocol::Sql { .. } => {
+                MemberServer::Sql(SqlServer { host: host.to_owned(), port: *port, administrator })
+            }
+            MemberProtocol::Bus { .. } => {
+                MemberServer::Bus(BusServer { management_url: url(host, *port), administrator })
+            }
         }))
     }
+}
+
+fn url(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("http://[{host}]:{port}") } else { format!("http://{host}:{port}") }
 }

@@ -108,14 +108,13 @@ pub enum DeletionPolicy {
 }
 
 /// Volumes of a StatefulSet.
-// A StatefulSet cannot change its volumes. The rules are on the object, because a rule on a field does not run when
-// the field is added or removed.
+// The rules are on the object, because a rule on a field does not run when the field is added or removed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     {
-        "rule": "has(self.storageSize) == has(oldSelf.storageSize) && (!has(self.storageSize) || self.storageSize == oldSelf.storageSize)",
-        "message": "storageSize cannot be changed yet: resize the PersistentVolumeClaims instead",
+        "rule": "!has(oldSelf.storageSize) || has(self.storageSize) && quantity(string(self.storageSize)).compareTo(quantity(string(oldSelf.storageSize))) >= 0",
+        "message": "storageSize cannot be reduced: volumes only grow",
     },
     {
         "rule": "has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)",
@@ -123,7 +122,8 @@ pub enum DeletionPolicy {
     },
 ]))]
 pub struct Storage {
-    /// Size of each pod's volume. Defaults to 10Gi for databases and to 5Gi for message buses.
+    /// Size of each pod's volume. Defaults to 10Gi for databases and to 5Gi for message buses. It can grow if the storage
+    /// class allows volume expansion.
     #[serde(default, deserialize_with = "schema::read_optional", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::size")]
     pub storage_size: Option<String>,

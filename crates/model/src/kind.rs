@@ -62,6 +62,9 @@ pub const POD: Kind = Kind::new("", "v1", "Pod", "pods");
 /// Watched, but not a child kind: some objects run pods on all nodes with certain labels.
 pub const NODE: Kind = Kind::new("", "v1", "Node", "nodes");
 
+/// Read only: it says whether volumes can grow.
+pub const STORAGE_CLASS: Kind = Kind::new("storage.k8s.io", "v1", "StorageClass", "storageclasses");
+
 /// Kinds that run pods permanently.
 pub const CONTROLLERS: &[Kind] = &[DEPLOYMENT, STATEFUL_SET, DAEMON_SET];
 

@@ -99,6 +99,12 @@ pub enum MemberProtocol {
         /// Secret with `username` and `password` of the administrator.
         secret: String,
     },
+    /// Management API of a message broker.
+    Bus {
+        port: u16,
+        /// Secret with `username` and `password` of the administrator.
+        secret: String,
+    },
 }
 
 /// Entries of the identity service.

@@ -38,6 +38,11 @@ pub fn smaller<'a>(one: &'a str, other: &'a str) -> &'a str {
     }
 }
 
+/// Whether the first quantity is smaller; not if they cannot be compared.
+pub fn is_smaller(one: &str, other: &str) -> bool {
+    thousandths(one).zip(thousandths(other)).is_some_and(|(one, other)| one < other)
+}
+
 /// Whether two quantities are the same amount in any notation.
 pub fn is_same(one: &str, other: &str) -> bool {
     thousandths(one).is_some_and(|number| thousandths(other) == Some(number))

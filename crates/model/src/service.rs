@@ -1,6 +1,6 @@
 //! Interface between services and the engine: a kind, its needs, and a pure function from an object to its plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -109,6 +109,15 @@ pub struct Member {
 #[derive(Clone, Debug, PartialEq)]
 pub enum MemberView {
     Sql(SqlView),
+    Bus(BusView),
+}
+
+/// Members of a cluster of message brokers, by the names of their nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BusView {
+    /// All members, including those that do not run.
+    pub known: BTreeSet<String>,
+    pub running: BTreeSet<String>,
 }
 
 /// State of replication of a database server.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use openstack_operator_model::kind::{CHILD_KINDS, Kind, NODE, POD};
+use openstack_operator_model::kind::{CHILD_KINDS, Kind, NODE, POD, STORAGE_CLASS};
 use openstack_operator_services::kinds;
 
 /// Permissions in all namespaces. **Must not** have `*`, access to processes in pods, or roles: no workload uses the API.
@@ -20,6 +20,8 @@ pub(crate) fn cluster_rules() -> Vec<PolicyRule> {
     rules.extend(self::rules(&[POD], "", &["get", "list", "watch", "patch", "delete"]));
     // Labels and taints select the nodes of an object.
     rules.extend(self::rules(&[NODE], "", &["get", "list", "watch"]));
+    // A storage class says whether its volumes can grow.
+    rules.extend(self::rules(&[STORAGE_CLASS], "", &["get"]));
     rules.push(rule("events.k8s.io", vec!["events".to_owned()], &["create", "patch"]));
     rules
 }
@@ -96,6 +98,7 @@ mod tests {
         assert_eq!(verbs("openstack.k8s.io", "keystones/finalizers"), ["update"]);
         assert_eq!(verbs("events.k8s.io", "events"), ["create", "patch"]);
         assert_eq!(verbs("", "nodes"), ["get", "list", "watch"]);
+        assert_eq!(verbs("storage.k8s.io", "storageclasses"), ["get"]);
         assert_eq!(verbs("", "namespaces"), Vec::<String>::new());
     }
 }

@@ -27,7 +27,6 @@ mod requirement;
 mod settle;
 
 pub(crate) use requirement::rules;
-pub(crate) use settle::QUORUM;
 
 /// A service that is part of a cloud: data and pure functions.
 pub trait Part: 'static {

@@ -142,7 +142,7 @@ impl Part for Service {
     }
 
     fn cloud_rules() -> Vec<(String, String)> {
-        let mut rules = shared::quorum_rules("mariadb", "database");
+        let mut rules = shared::volume_rules("mariadb", "database");
         rules.push(shared::exclusive_rule("database", "host", "mariadb", "an existing server"));
         rules
     }

@@ -10,7 +10,6 @@ use openstack_operator_model::plan::{Check, HostPath, Mount, Plan, Probe, Probes
 use openstack_operator_model::quantity;
 use openstack_operator_model::service::{Context, Invalid};
 
-use crate::cloud::QUORUM;
 use crate::program::Amounts;
 
 pub(crate) mod api;
@@ -221,37 +220,26 @@ pub(crate) fn exclusive_rule(existing: &str, field: &str, part: &str, servers: &
     )
 }
 
-/// Rules that a part is not scaled down and its volumes do not change, even if its block is removed.
-pub(crate) fn quorum_rules(part: &str, instead: &str) -> Vec<(String, String)> {
+/// Rules that the volumes of a part keep their class and size, even if its block is removed. The rule of the block lets
+/// the size grow.
+pub(crate) fn volume_rules(part: &str, instead: &str) -> Vec<(String, String)> {
     let block = format!("self.spec.{part}");
     // They do not apply to a part that is disabled or replaced by an existing service.
     let gone =
         format!("has(self.spec.{instead}) || has({block}) && has({block}.enabled) && !{block}.enabled");
-    let members = |of: &str| {
-        let block = format!("{of}.spec.{part}");
-        format!(
-            "(has({block}) && has({block}.replicas) ? {block}.replicas : ({of}.spec.highAvailability ? {QUORUM} : 1))"
-        )
-    };
-    let smaller = (
-        format!("{gone} || {} >= {}", members("self"), members("oldSelf")),
-        format!(
-            "spec.{part}.replicas cannot be reduced yet: it defaults to {QUORUM} with highAvailability and to 1 without"
-        ),
-    );
-    // The API server has no bound for the result of `string` and would reject the rule as too costly.
-    let volume = |field: &str, reason: &str| {
-        let is_set = |of: &str| format!("(has({of}.spec.{part}) && has({of}.spec.{part}.{field}))");
-        let value = |of: &str| format!("{of}.spec.{part}.{field}");
-        let (now, before) = (is_set("self"), is_set("oldSelf"));
-        (
-            format!("{gone} || {now} == {before} && (!{now} || {} == {})", value("self"), value("oldSelf")),
-            format!("spec.{part}.{field} cannot be changed{reason}"),
-        )
-    };
+    let is_set = |of: &str, field: &str| format!("(has({of}.spec.{part}) && has({of}.spec.{part}.{field}))");
+    let value = |of: &str, field: &str| format!("{of}.spec.{part}.{field}");
+    let (size, class) = ("storageSize", "storageClass");
+    let (now, before) = (is_set("self", class), is_set("oldSelf", class));
+    let same = format!("{} == {}", value("self", class), value("oldSelf", class));
     vec![
-        smaller,
-        volume("storageSize", " yet: resize the PersistentVolumeClaims instead"),
-        volume("storageClass", ": existing volumes keep their storage class"),
+        (
+            format!("{gone} || !{} || {}", is_set("oldSelf", size), is_set("self", size)),
+            format!("spec.{part}.{size} cannot be removed: volumes do not shrink to the default size"),
+        ),
+        (
+            format!("{gone} || {now} == {before} && (!{now} || {same})"),
+            format!("spec.{part}.{class} cannot be changed: existing volumes keep their storage class"),
+        ),
     ]
 }

@@ -4,20 +4,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use openstack_operator_engine::ports::{Bus, BusGrant, BusServer, PortResult};
+use openstack_operator_model::service::BusView;
 use serde::Serialize;
 
-use crate::server::{FakeServer, ServerState, protect};
+use crate::server::{FakeServer, ServerState, Trouble, protect};
 
 /// Message buses by the address of their management API.
 pub type FakeBus = FakeServer<BusState>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BusState {
-    pub virtual_hosts: BTreeSet<String>,
+    /// Wanted number of members of each queue by virtual host.
+    pub virtual_hosts: BTreeMap<String, usize>,
     /// Passwords by user.
     pub users: BTreeMap<String, String>,
     /// User and virtual host.
     pub permissions: BTreeSet<(String, String)>,
+    /// The cluster as the broker sees it; none if it does not respond.
+    #[serde(skip)]
+    pub view: Option<BusView>,
 }
 
 impl ServerState for BusState {
@@ -30,7 +35,7 @@ impl Bus for FakeBus {
         self.call("ensure", &grant.virtual_host, (&server.management_url, &server.administrator), |state| {
             let user = &grant.user;
             protect(&server.administrator, &user.username)?;
-            state.virtual_hosts.insert(grant.virtual_host.clone());
+            state.virtual_hosts.insert(grant.virtual_host.clone(), grant.queue_members);
             state.users.insert(user.username.clone(), user.password.clone());
             state.permissions.insert((user.username.clone(), grant.virtual_host.clone()));
             Ok(())
@@ -55,6 +60,16 @@ impl Bus for FakeBus {
         })?;
         Ok(())
     }
+
+    async fn view(&self, server: &BusServer) -> PortResult<BusView> {
+        let mut view = None;
+        let address = &server.management_url;
+        self.call("view", address, (address, &server.administrator), |state| {
+            view.clone_from(&state.view);
+            state.view.is_some().then_some(()).ok_or_else(|| Trouble::Missing(address.clone()))
+        })?;
+        Ok(view.unwrap_or_default())
+    }
 }
 
 #[cfg(test)]
@@ -69,7 +84,9 @@ mod tests {
         let login = |username: &str| Login { username: username.into(), password: "secret".into() };
         let server = BusServer { management_url: "http://bus".into(), administrator: login("admin") };
         let bus = FakeBus::new(Script::default());
-        let grant = BusGrant { virtual_host: "nova".into(), user: login("nova") };
+        let grant = BusGrant { virtual_host: "nova".into(), queue_members: 1, user: login("nova") };
+        assert!(bus.ensure(&server, &grant).await.unwrap());
+        let grant = BusGrant { queue_members: 3, ..grant };
         assert!(bus.ensure(&server, &grant).await.unwrap());
         assert!(!bus.ensure(&server, &grant).await.unwrap());
         bus.edit("http://bus", |state| state.permissions.clear());

@@ -133,6 +133,19 @@ impl Cluster for FakeCluster {
         })
     }
 
+    async fn delete_and_orphan(&self, kind: Kind, namespace: &str, name: &str, uid: &str) -> PortResult<()> {
+        let attempt = self.script.begin("delete_and_orphan", kind.kind, name)?;
+        let key = Key::new(kind, namespace, name);
+        let now = self.environment.now();
+        self.write(&attempt, |state| {
+            if state.store.get(&key).is_some_and(|body| body["metadata"]["uid"] == uid) {
+                state.store.orphan_dependents(uid, now)?;
+                state.store.delete(&key, now);
+            }
+            Ok(())
+        })
+    }
+
     async fn patch_metadata(
         &self,
         kind: Kind,

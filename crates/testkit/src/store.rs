@@ -169,6 +169,29 @@ impl Store {
         self.revision != before
     }
 
+    /// Removes an owner from all its dependents.
+    pub(crate) fn orphan_dependents(&mut self, owner: &str, now: Timestamp) -> Result<(), Rejection> {
+        let dependents: Vec<Key> = self
+            .objects()
+            .filter(|(_, body)| owners(body).any(|uid| uid == owner))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for dependent in dependents {
+            self.edit(
+                &dependent,
+                |body| {
+                    let references =
+                        body.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
+                    if let Some(list) = references {
+                        list.retain(|reference| reference["uid"] != owner);
+                    }
+                },
+                now,
+            )?;
+        }
+        Ok(())
+    }
+
     fn created(&mut self, key: &Key) -> Value {
         let uid = format!("{UID}{:012}", self.uids.len() + 1);
         self.uids.insert(uid.clone(), key.clone());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use openstack_operator_engine::ports::{Environment, Ports};
-use openstack_operator_model::kind::{CHILD_KINDS, Kind, NODE, POD};
+use openstack_operator_model::kind::{CHILD_KINDS, Kind, NODE, POD, STORAGE_CLASS};
 use serde_json::{Value, json};
 
 use crate::agents::FakeAgents;
@@ -41,7 +41,12 @@ impl World {
             bus: Arc::new(FakeBus::new(script.clone())),
             identity: Arc::new(FakeIdentity::new(script.clone())),
             agents: Arc::new(FakeAgents::new(script.clone())),
-            kinds: CHILD_KINDS.iter().chain([&POD, &NODE]).chain(own_kinds).copied().collect(),
+            kinds: CHILD_KINDS
+                .iter()
+                .chain([&POD, &NODE, &STORAGE_CLASS])
+                .chain(own_kinds)
+                .copied()
+                .collect(),
             script,
             environment,
         }
@@ -86,7 +91,7 @@ impl World {
             .find(|known| known.kind == kind && known.api_version() == api_version)
             .unwrap_or_else(|| panic!("{api_version} {kind} is unknown: pass it to World::new"));
         let namespace = match text("/metadata/namespace") {
-            "" if *kind == NODE => "",
+            "" if *kind == NODE || *kind == STORAGE_CLASS => "",
             "" => "default",
             namespace => namespace,
         };

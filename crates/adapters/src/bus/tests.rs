@@ -48,7 +48,7 @@ fn server(address: &str, password: &str) -> BusServer {
 
 fn grant() -> BusGrant {
     let user = Login { username: "some_user".to_owned(), password: "hunter2".to_owned() };
-    BusGrant { virtual_host: "a/b".to_owned(), user }
+    BusGrant { virtual_host: "a/b".to_owned(), queue_members: 3, user }
 }
 
 fn writes(broker: &Server<Broker>) -> Vec<String> {
@@ -77,10 +77,19 @@ async fn the_first_call_creates_everything_and_the_second_writes_nothing() -> Ou
     assert!(bus.ensure(&server, &grant()).await?);
     assert_eq!(
         writes(&broker),
-        ["PUT api/vhosts/a%2Fb", "PUT api/users/some_user", "PUT api/permissions/a%2Fb/some_user"]
+        [
+            "PUT api/vhosts/a%2Fb",
+            "PUT api/policies/a%2Fb/openstack-operator",
+            "PUT api/users/some_user",
+            "PUT api/permissions/a%2Fb/some_user",
+        ]
     );
     broker.change(|state| {
         assert_eq!(state.entries["api/vhosts/a%2Fb"], json!({"default_queue_type": "quorum"}));
+        let policy = json!({
+            "pattern": ".*", "apply-to": "quorum_queues", "definition": {"target-group-size": 3}, "priority": 0,
+        });
+        assert_eq!(state.entries["api/policies/a%2Fb/openstack-operator"], policy);
         assert!(!state.entries["api/users/some_user"].to_string().contains("hunter2"));
         let rights = json!({"configure": ".*", "write": ".*", "read": ".*"});
         assert_eq!(state.entries["api/permissions/a%2Fb/some_user"], rights);
@@ -103,7 +112,17 @@ async fn only_differences_are_corrected() -> Outcome {
     assert!(bus.ensure(&server, &grant()).await?);
     assert_eq!(writes(&broker), ["PUT api/permissions/a%2Fb/some_user"]);
 
-    let mut changed = grant();
+    let grown = BusGrant { queue_members: 5, ..grant() };
+    assert!(bus.ensure(&server, &grown).await?);
+    assert_eq!(writes(&broker), ["PUT api/policies/a%2Fb/openstack-operator"]);
+    broker.change(|state| {
+        let policy = state.entries.entry("api/policies/a%2Fb/openstack-operator".to_owned()).or_default();
+        policy["definition"] = json!({"target-group-size": 5, "expires": 1});
+    });
+    assert!(bus.ensure(&server, &grown).await?);
+    assert_eq!(writes(&broker), ["PUT api/policies/a%2Fb/openstack-operator"]);
+
+    let mut changed = grown;
     changed.user.password = "hunter3".to_owned();
     assert!(bus.ensure(&server, &changed).await?);
     assert_eq!(writes(&broker), ["PUT api/users/some_user"]);
@@ -127,7 +146,9 @@ async fn removal_succeeds_twice() -> Outcome {
         bus.drop_virtual_host(&server, "a/b").await?;
     }
     broker.change(|state| {
-        assert_eq!(state.entries.keys().collect::<Vec<_>>(), ["api/permissions/a%2Fb/some_user"]);
+        let left: Vec<&String> = state.entries.keys().collect();
+        let of_virtual_host = ["api/permissions/a%2Fb/some_user", "api/policies/a%2Fb/openstack-operator"];
+        assert_eq!(left, of_virtual_host, "a broker drops them with the virtual host");
     });
     Ok(())
 }
@@ -166,5 +187,20 @@ async fn an_unreachable_server_is_temporary() -> Outcome {
     let error = failure(bus.ensure(&server(&address, "secret-of-root"), &grant()).await)?;
     assert!(matches!(error, PortError::Unavailable { .. }));
     assert!(!full_error_text(&error).contains("secret-of-root"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_broker_reports_the_members_of_its_cluster() -> Outcome {
+    let broker = Server::start(Broker::default()).await?;
+    let (bus, server) = (ManagementBus::new()?, server(&broker.url, ADMINISTRATOR_PASSWORD));
+    assert!(bus.view(&server).await.is_err());
+    broker.change(|state| {
+        let nodes = json!([{"name": "rabbit@a", "running": true}, {"name": "rabbit@b", "running": false, "type": "disc"}]);
+        state.entries.insert("api/nodes".to_owned(), nodes);
+    });
+    let view = bus.view(&server).await?;
+    assert_eq!(view.known, ["rabbit@a".to_owned(), "rabbit@b".to_owned()].into());
+    assert_eq!(view.running, ["rabbit@a".to_owned()].into());
     Ok(())
 }

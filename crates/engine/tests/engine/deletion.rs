@@ -109,10 +109,12 @@ async fn deletion_removes_the_user_that_a_users_secret_names() {
 }
 
 #[tokio::test]
-async fn the_credential_keys_are_retained_or_deleted_with_the_database() {
+async fn secrets_that_data_depends_on_are_retained_or_deleted_with_it() {
     for (policy, stays) in [("Retain", true), ("Delete", false)] {
         let (world, engine) = cloud().await;
-        let spec = json!({ "keystone": { "database": { "deletionPolicy": policy } } });
+        let spec = json!({
+            "keystone": { "database": { "deletionPolicy": policy } }, "rabbitmq": { "deletionPolicy": policy },
+        });
         world.apply_object(&object(control_plane::KIND, "cloud", &spec));
         converge(&world, &engine).await;
         world.delete_object(control_plane::KIND, NAMESPACE, "cloud");
@@ -120,8 +122,9 @@ async fn the_credential_keys_are_retained_or_deleted_with_the_database() {
         assert!(keys(&world, &engine).is_empty());
         assert_eq!(sql(&world).databases.contains("keystone"), stays, "{policy}");
         assert_eq!(!is_gone(&world, SECRET, "cloud-keystone-credential"), stays, "{policy}");
+        assert_eq!(!is_gone(&world, SECRET, "cloud-rabbitmq-cookie"), stays, "{policy}");
         let secrets = world.cluster.objects(SECRET).len();
-        assert_eq!(secrets, usize::from(stays), "no other Secret stays");
+        assert_eq!(secrets, if stays { 2 } else { 0 }, "no other Secret stays");
     }
 }
 

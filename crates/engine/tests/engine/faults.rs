@@ -192,7 +192,8 @@ async fn a_deleted_cloud_leaves_only_retained_data() {
     converge(&world, &engine(&world)).await;
     let print = world.fingerprint();
     let objects: Vec<&String> = print["objects"].as_object().unwrap().keys().collect();
-    assert_eq!(objects, ["Secret openstack/cloud-keystone-credential"]);
+    let retained = ["Secret openstack/cloud-keystone-credential", "Secret openstack/cloud-rabbitmq-cookie"];
+    assert_eq!(objects, retained);
     let sql = world.sql.state("cloud-mariadb.openstack.svc");
     assert_eq!(sql.databases.iter().collect::<Vec<_>>(), ["keystone"]);
     assert!(sql.users.is_empty(), "{sql:?}");

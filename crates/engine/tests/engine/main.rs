@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops where it fails")]
 
 mod blocked;
+mod bus;
 mod cloud;
 mod degraded;
 mod deletion;
@@ -22,3 +23,4 @@ mod status;
 mod taints;
 mod test_services;
 mod upgrade;
+mod volumes;

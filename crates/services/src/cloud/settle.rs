@@ -13,7 +13,7 @@ use crate::{keystone, mariadb, memcached, rabbitmq};
 /// Pods of a stateless component in a highly available cloud.
 const STATELESS: i32 = 2;
 /// Members of a quorum in a highly available cloud.
-pub(crate) const QUORUM: i32 = 3;
+const QUORUM: i32 = 3;
 
 /// Reason why an input cannot be filled in.
 pub(super) enum Unsettled {

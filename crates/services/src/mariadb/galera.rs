@@ -90,7 +90,10 @@ pub(super) fn direct(
 }
 
 fn view(member: &Member) -> Option<&SqlView> {
-    member.view.as_ref().map(|MemberView::Sql(view)| view)
+    match &member.view {
+        Some(MemberView::Sql(view)) => Some(view),
+        _ => None,
+    }
 }
 
 /// The kubelet notices the loss of a quorum later than the member itself.

@@ -160,11 +160,11 @@ impl RaftSettings {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
-    { "rule": "has(self.size) == has(oldSelf.size) && (!has(self.size) || self.size == oldSelf.size)", "message": "storage.size cannot be changed yet: resize the PersistentVolumeClaims instead" },
+    { "rule": "!has(oldSelf.size) || has(self.size) && quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0", "message": "storage.size cannot be reduced: volumes only grow" },
     { "rule": "has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)", "message": "storage.storageClass cannot be changed: existing volumes keep their storage class" },
 ]))]
 pub struct RaftStorage {
-    /// Size of each member's volume.
+    /// Size of each member's volume. It can grow if the storage class allows volume expansion.
     #[serde(default = "size", deserialize_with = "schema::read")]
     #[schemars(schema_with = "schema::size")]
     pub size: String,

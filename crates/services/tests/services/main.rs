@@ -13,6 +13,7 @@ mod laws;
 mod leaving;
 mod pods;
 mod property;
+mod rabbitmq_scripts;
 mod schema;
 mod scripts;
 mod secrecy;

@@ -182,14 +182,16 @@ fn rules_of_types_are_in_the_definitions() {
         messages.join("\n")
     };
     for (kind, message) in [
-        ("MariaDB", "storageSize cannot be changed"),
+        ("MariaDB", "storageSize cannot be reduced"),
         ("MariaDB", "storageClass cannot be changed"),
         ("MariaDB", "replicas must be odd"),
-        ("RabbitMQ", "storageSize cannot be changed"),
+        ("OVNNetwork", "storage.size cannot be reduced"),
+        ("RabbitMQ", "storageSize cannot be reduced"),
         ("RabbitMQ", "replicas must be odd"),
         ("Keystone", "spec.database is incomplete"),
         ("Keystone", "host requires secretRef"),
-        ("OpenStackControlPlane", "storageSize cannot be changed"),
+        ("OpenStackControlPlane", "storageSize cannot be reduced"),
+        ("OpenStackControlPlane", "storageSize cannot be removed"),
         ("OpenStackControlPlane", "replicas must be odd"),
         ("OpenStackControlPlane", "spec.database.host names an existing server and spec.mariadb deploys one"),
         ("OpenStackControlPlane", "tls.enabled is not supported yet"),

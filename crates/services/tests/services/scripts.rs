@@ -46,6 +46,10 @@ impl Sandbox {
         fs::write(path, text).unwrap();
     }
 
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.0.join(path)
+    }
+
     pub(crate) fn read(&self, path: &str) -> String {
         fs::read_to_string(self.0.join(path)).unwrap_or_default()
     }
@@ -207,77 +211,6 @@ fn a_crashed_database_reports_its_position_or_the_error() {
     assert!(!sandbox.run("prepare.sh", &[], &[]).status.success());
     assert!(sandbox.read("dev/termination-log").contains("the log is corrupt"));
     assert_eq!(sandbox.read("var/lib/mysql/mysql/user.frm"), "precious");
-}
-
-const ADMINISTRATOR: [(&str, &str); 3] =
-    [("ADMINISTRATOR_NAME", "admin"), ("ADMINISTRATOR_PASSWORD", "n3w-s3cret"), ("CLUSTER_COOKIE", "cookie")];
-
-/// A RabbitMQ member with data that was last started with another password.
-fn bus(name: &str, title: &str) -> Sandbox {
-    let sandbox = Sandbox::new(name, title);
-    sandbox.write("var/lib/rabbitmq/mnesia/table", "");
-    sandbox.write("var/lib/rabbitmq/administrator.sha256", "old");
-    sandbox.program("rabbitmq-server", "");
-    sandbox.program("sleep", "");
-    sandbox
-}
-
-#[test]
-fn a_new_password_is_set_until_the_broker_accepts_it() {
-    let sandbox = bus("password", "rabbitmq-minimal");
-    let client = r#"
-echo "$*" >>"$root/calls"
-case $1 in change_password) cat >"$root/password" ;; esac
-if [ "$(wc -l <"$root/calls")" -lt 4 ]; then echo "the broker is not there: $1" >&2; exit 1; fi"#;
-    sandbox.program("rabbitmqctl", client);
-    let output = sandbox.run("start.sh", &[], &ADMINISTRATOR);
-    assert!(output.status.success(), "{}", errors(&output));
-    let started = "await_startup --timeout 600\n";
-    assert_eq!(sandbox.read("calls"), started.repeat(4) + "change_password admin\n");
-    assert_eq!(sandbox.read("password"), "n3w-s3cret");
-    assert_eq!(sandbox.read("var/lib/rabbitmq/administrator.sha256").len(), 64, "the next start is quick");
-    let log = errors(&output);
-    assert_eq!(log.matches("the broker is not there: await_startup").count(), 3, "{log}");
-    assert_eq!(log.matches("failed to change the password of admin").count(), 3, "{log}");
-    assert!(!log.contains("n3w-s3cret"), "{log}");
-    sandbox.program("rabbitmqctl", "touch $root/asked");
-    sandbox.run("start.sh", &[], &ADMINISTRATOR);
-    assert!(!sandbox.has("asked"), "a known password is not set again");
-}
-
-#[test]
-fn a_password_that_the_broker_rejects_is_set_again() {
-    let sandbox = bus("refused", "rabbitmq-minimal");
-    let client = r#"
-case $1 in change_password) ;; *) exit 0 ;; esac
-[ -e "$root/refused" ] || { touch "$root/refused"; echo "no such user" >&2; exit 1; }"#;
-    sandbox.program("rabbitmqctl", client);
-    let output = sandbox.run("start.sh", &[], &ADMINISTRATOR);
-    assert!(errors(&output).contains("no such user"), "{}", errors(&output));
-    assert_eq!(sandbox.read("var/lib/rabbitmq/administrator.sha256").len(), 64);
-}
-
-#[test]
-fn a_member_waits_for_the_others_before_it_stops() {
-    let sandbox = bus("stop", "rabbitmq-rich");
-    sandbox.program("rabbitmq-upgrade", r#"echo "$*" >>"$root/calls"; exit 3"#);
-    let output = sandbox.run("stop.sh", &["120"], &[]);
-    assert_eq!(sandbox.read("calls"), "await_online_quorum_plus_one --timeout 110\n");
-    assert_eq!(output.status.code(), Some(3), "the kubelet reports the failure");
-    let alone = bus("stop-alone", "rabbitmq-minimal");
-    alone.program("rabbitmq-upgrade", "touch $root/calls");
-    assert!(alone.run("stop.sh", &["120"], &[]).status.success());
-    assert!(!alone.has("calls"), "there are no other members");
-}
-
-#[test]
-fn the_grace_period_covers_the_wait_before_shutdown() {
-    for title in ["rabbitmq-minimal", "rabbitmq-rich"] {
-        let pod = case(title).render(&Observed::default()).unwrap().plan.workloads.remove(0).pod;
-        let command = pod.containers[0].before_stop.clone().unwrap();
-        let waits: i64 = command.last().unwrap().parse().unwrap();
-        assert!(waits + 30 <= pod.grace_seconds, "{waits} of {} seconds", pod.grace_seconds);
-    }
 }
 
 /// A cluster whose second member lost its volume and rejoined under a new ID. The fourth pod is not in the list yet,
