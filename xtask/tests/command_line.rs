@@ -32,7 +32,7 @@ fn a_number_of_nodes_out_of_range_is_rejected() -> Result<()> {
 #[test]
 fn a_bad_value_is_reported_with_a_remedy() -> Result<()> {
     let cache = temporary_path("values");
-    let cases: [(&[&str], &str); 15] = [
+    let cases: [(&[&str], &str); 17] = [
         (&["cluster", "power-off", "node7"], "create one with cargo xtask cluster up"),
         (&["cluster", "power-on", "node7"], "create one with cargo xtask cluster up"),
         (
@@ -55,6 +55,8 @@ fn a_bad_value_is_reported_with_a_remedy() -> Result<()> {
             "--service swift: no such proof; tests/e2e/proofs has glance, keystone",
         ),
         (&["test", "--only", "unit", "--write"], "--service and --write need --only catalogue"),
+        (&["drill", "--fault", "earthquake"], "no fault \"earthquake\": cargo xtask drill --list shows all"),
+        (&["drill", "--short", "--fault", "api-server"], "cannot be used with"),
         (&["down", "--timeout", "0m"], "give a number of seconds, minutes or hours"),
         (&["down", "--timeout", "5m"], "--context <NAME>"),
         (&["launch", "a b"], "give a host name"),

@@ -110,6 +110,15 @@ pub(crate) fn ensure_routes(settings: &Settings, on: &[Node], log: &Log) -> Resu
     Ok(())
 }
 
+/// Disconnects a node from all bridges. Its links stay up, so that packets vanish as in a failed switch. `ensure_node`
+/// connects it again.
+pub(crate) fn isolate_node(node: &Node, log: &Log) -> Result<()> {
+    for interface in 0..BRIDGES.len() {
+        log.run(&mut split(&format!("ip link set {} nomaster", node.link(interface))))?;
+    }
+    Ok(())
+}
+
 /// Removes the links and the network namespace of a node.
 pub(crate) fn remove_node(node: &Node, log: &Log) -> Result<()> {
     let namespace = node.network_namespace();
