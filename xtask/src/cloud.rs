@@ -53,7 +53,12 @@ pub(crate) struct UpArguments {
 
 impl UpArguments {
     /// The cloud of a manifest on the local cluster, with at least this number of nodes.
-    pub(crate) fn local(directories: &Directories, nodes: u8, sample: PathBuf, timeout: &str) -> Result<Self> {
+    pub(crate) fn local(
+        directories: &Directories,
+        nodes: u8,
+        sample: PathBuf,
+        timeout: &str,
+    ) -> Result<Self> {
         let cluster = cluster::Up::at_least(directories, nodes)?;
         let timeout = timeout.to_owned();
         Ok(Self { cluster, existing: Existing::default(), sample: Some(sample), timeout })

@@ -157,7 +157,8 @@ fn drill(
     let mut ended = Ok(());
     for fault in &faults {
         let outcome = run_fault(directories, settings, fault, &mut watch, progress, document);
-        let is_recovered = matches!(&outcome, Ok(None)) || matches!(&outcome, Ok(Some(row)) if row.ready.is_some());
+        let is_recovered =
+            matches!(&outcome, Ok(None)) || matches!(&outcome, Ok(Some(row)) if row.ready.is_some());
         match outcome {
             Ok(row) => rows.extend(row),
             Err(error) => ended = Err(error.context(format!("fault {} ended the drill", fault.name))),

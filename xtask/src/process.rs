@@ -237,7 +237,9 @@ pub(crate) fn send(pids: &[i32], signal: Signal) -> Result<()> {
         match kill(Pid::from_raw(pid), signal) {
             // It has ended since it was listed.
             Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
-            Err(error) => return Err(error).with_context(|| format!("failed to send {signal} to process {pid}")),
+            Err(error) => {
+                return Err(error).with_context(|| format!("failed to send {signal} to process {pid}"));
+            }
         }
     }
     Ok(())

@@ -374,6 +374,9 @@ mod tests {
         );
         assert!(of(Layer::EndToEnd).contains(&"image keystone"));
         assert!(!of(Layer::EndToEnd).iter().any(|step| ["lint", "unit"].contains(step)));
+        for step in ["build openstack-operator", "image mariadb", "image client", "Gateway"] {
+            assert!(of(Layer::Drill).contains(&step), "{step}");
+        }
         assert_eq!(graph.runnable()[..2], ["build openstack-operator", "format"]);
         assert_eq!(graph.prerequisites("unit"), ["build e2e tests"]);
         assert!(graph.prerequisites("dependencies").is_empty());

@@ -68,9 +68,8 @@ pub(super) fn expand(
         }
         let every = names.is_empty() || names.contains(&fault.name);
         let each = secrets.iter().map(|name| secret(cloud, name));
-        let each = each.map(|one| {
-            if fault.name.ends_with(WITH_OPERATOR) { one.with_operator_killed() } else { one }
-        });
+        let each = each
+            .map(|one| if fault.name.ends_with(WITH_OPERATOR) { one.with_operator_killed() } else { one });
         expanded.extend(each.filter(|fault| every || names.contains(&fault.name)));
     }
     let is_run = |name: &String| expanded.iter().any(|fault| fault.name == *name);
@@ -82,8 +81,13 @@ pub(super) fn expand(
 }
 
 /// Seconds of errors, and seconds until Ready.
-fn target(errors: impl Into<Option<u32>>, ready: u32) -> Target {
-    Target { errors: errors.into(), ready }
+fn target(errors: u32, ready: u32) -> Target {
+    Target { errors: Some(errors), ready }
+}
+
+/// Seconds until Ready after an outage that the fault itself ends.
+fn target_after_outage(ready: u32) -> Target {
+    Target { errors: None, ready }
 }
 
 /// SIGKILL of each member, of two, of all, and of all again when the first serves.
@@ -145,7 +149,7 @@ fn power_of_all() -> Fault {
         injection: Injection::Steps(vec![Action::PowerOff(Nodes::All), Action::Hold(15)]),
         repair: vec![Action::PowerOn],
         may_fail: &Api::ALL,
-        target: target(None, 300),
+        target: target_after_outage(300),
         person: None,
     }
 }
@@ -158,7 +162,7 @@ fn drain_and_power() -> Fault {
         injection: Injection::Steps(steps),
         repair: vec![Action::PowerOn, Action::Uncordon],
         may_fail: &Api::ALL,
-        target: target(None, 300),
+        target: target_after_outage(300),
         person: Some("uncordons the drained node"),
     }
 }

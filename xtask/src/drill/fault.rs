@@ -179,7 +179,10 @@ impl Fault {
         fault.name = format!("{}{WITH_OPERATOR}", self.name);
         fault.summary = format!("{}; the operator is killed {OPERATOR_DELAY} s later", self.summary);
         if let Injection::Steps(steps) = &mut fault.injection {
-            steps.splice(1..1, [Action::Hold(OPERATOR_DELAY), Action::KillOperator]);
+            let after_first = steps.len().min(1);
+            drop(
+                steps.splice(after_first..after_first, [Action::Hold(OPERATOR_DELAY), Action::KillOperator]),
+            );
         }
         fault
     }
@@ -207,8 +210,7 @@ mod tests {
         };
         let both = fault.with_operator_killed();
         assert_eq!(both.name, "a+operator");
-        let steps =
-            [Action::PowerOff(Nodes::All), Action::Hold(2), Action::KillOperator, Action::AwaitLoss];
+        let steps = [Action::PowerOff(Nodes::All), Action::Hold(2), Action::KillOperator, Action::AwaitLoss];
         assert_eq!(both.steps(), steps);
         assert_eq!(both.repair, fault.repair);
     }

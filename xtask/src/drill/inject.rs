@@ -70,7 +70,7 @@ impl<'a> Injector<'a> {
             Action::AwaitLoss => self.await_loss(watch, step),
             Action::AwaitService => {
                 let waited = watch.wait_until_served(SERVICE, step)?;
-                self.expect(waited, "the APIs answer while the fault lasts");
+                self.require(waited, "the APIs answer while the fault lasts");
                 Ok(())
             }
             Action::Drain(number) => self.drain(*number, watch),
@@ -86,12 +86,10 @@ impl<'a> Injector<'a> {
                     Ok(matches!(watch.samples.last().map(|sample| &sample.state), Some(State::Stalled(_))))
                 };
                 let waited = watch.wait(REPORT, step, is_stalled)?;
-                self.expect(waited, "the control plane reports Stalled");
+                self.require(waited, "the control plane reports Stalled");
                 Ok(())
             }
-            Action::RestoreSecret(_) => {
-                secret::restore_all(self.directories, &watch.view.kubectl, self.log)
-            }
+            Action::RestoreSecret(_) => secret::restore_all(self.directories, &watch.view.kubectl, self.log),
             Action::Isolate(number) => {
                 let node = self.settings.node(&node_name(*number))?;
                 self.away.push(node.name.clone());
@@ -105,7 +103,7 @@ impl<'a> Injector<'a> {
         }
     }
 
-    fn expect(&mut self, waited: Waited, expectation: &str) {
+    fn require(&mut self, waited: Waited, expectation: &str) {
         if waited == Waited::Expired {
             self.failures.push(format!("not met in time: {expectation}"));
         }
@@ -129,15 +127,15 @@ impl<'a> Injector<'a> {
     fn await_first_member(&mut self, quorum: Quorum, watch: &mut Watch<'_>, step: &Step) -> Result<()> {
         let before = self.pods.clone();
         let waited = watch.wait(FIRST_MEMBER, step, |watch| {
-            let names = (0..MEMBERS).map(|member| quorum.pod(&watch.view.cloud, member));
+            let mut names = (0..MEMBERS).map(|member| quorum.pod(&watch.view.cloud, member));
             let Ok(pods) = watch.view.pods() else { return Ok(false) };
             let serves = |name: String| {
                 let containers = before.get(&name).map(|pod| &pod.containers);
                 pods.get(&name).is_some_and(|pod| pod.is_ready && containers != Some(&pod.containers))
             };
-            Ok(names.into_iter().any(serves))
+            Ok(names.any(serves))
         })?;
-        self.expect(waited, "the first member serves");
+        self.require(waited, "the first member serves");
         Ok(())
     }
 
@@ -167,7 +165,7 @@ impl<'a> Injector<'a> {
             let Ok(ready) = watch.view.ready_nodes() else { return Ok(false) };
             Ok(!away.iter().any(|node| ready.contains(node)))
         })?;
-        self.expect(waited, "Kubernetes reports the node as lost");
+        self.require(waited, "Kubernetes reports the node as lost");
         Ok(())
     }
 

@@ -206,8 +206,8 @@ def repeat(record, interval, operation):
         detail = None
         try:
             operation()
-        except (Failure, OSError) as error:
-            detail = str(error)
+        except Exception as error:  # An answer without the expected content is a failure too.
+            detail = f"{type(error).__name__}: {error}"
         seconds = time.monotonic() - started
         record(time=moment, seconds=round(seconds, 3), ok=detail is None, detail=detail)
         # The interval counts from start to start.

@@ -231,7 +231,9 @@ mod tests {
 
     #[test]
     fn the_program_reads_the_settings_that_it_gets() {
-        for setting in ["gateway", "domain", "username", "passwordFile", "events", "limitSeconds", "instances"] {
+        for setting in
+            ["gateway", "domain", "username", "passwordFile", "events", "limitSeconds", "instances"]
+        {
             assert!(PROGRAM.contains(&format!("settings[\"{setting}\"]")), "{setting}");
         }
         let settings = Settings {

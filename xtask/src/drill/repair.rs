@@ -25,9 +25,7 @@ pub(super) fn repair(directories: &Directories) -> Result<()> {
     power::resume_api_server(directories)?;
     power::restore(directories, &settings, &log)?;
     let kubectl = Kubectl::local(directories)?;
-    wait_until("the API server answers", || {
-        output(kubectl.query().args(["get", "--raw=/readyz"])).is_ok()
-    })?;
+    wait_until("the API server answers", || output(kubectl.query().args(["get", "--raw=/readyz"])).is_ok())?;
     uncordon(&kubectl, &settings, &log)?;
     secret::restore_all(directories, &kubectl, &log)
 }

@@ -67,7 +67,11 @@ pub(super) fn row(fault: &Fault, row: &Row) -> String {
 pub(super) fn impossible_row(fault: &Fault) -> Option<String> {
     let Injection::Impossible(reason) = fault.injection else { return None };
     let cells = "| ".repeat(Api::ALL.len() + 5);
-    Some(format!("| `{}`: not injected, because {reason} {cells}| {} |", fault.name, fault.person.unwrap_or_default()))
+    Some(format!(
+        "| `{}`: not injected, because {reason} {cells}| {} |",
+        fault.name,
+        fault.person.unwrap_or_default()
+    ))
 }
 
 fn whole(seconds: f64) -> String {
@@ -170,7 +174,8 @@ mod tests {
         let before = format!("{HEADER}| `mariadb-0` | old |\n| `api-server` | kept |\n");
         let rows = ["| `secret-b` | new |", "| `mariadb-0` | new |", "| `secret-a` | new |"];
         let table = table(&before, &rows.map(ToOwned::to_owned));
-        let expected = "| `mariadb-0` | new |\n| `secret-a` | new |\n| `secret-b` | new |\n| `api-server` | kept |\n";
+        let expected =
+            "| `mariadb-0` | new |\n| `secret-a` | new |\n| `secret-b` | new |\n| `api-server` | kept |\n";
         assert_eq!(table, format!("{HEADER}{expected}"));
     }
 

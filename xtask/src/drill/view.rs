@@ -85,7 +85,8 @@ impl Pod {
             uid: text("/metadata/uid"),
             node: text("/spec/nodeName"),
             containers: identifiers.map(ToOwned::to_owned).collect(),
-            is_ready: conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True"),
+            is_ready: conditions
+                .any(|condition| condition["type"] == "Ready" && condition["status"] == "True"),
         }
     }
 }
@@ -123,7 +124,8 @@ impl View {
     pub(super) fn state(&self) -> State {
         let get = ["--namespace", NAMESPACE, "get", KIND, &self.cloud, "--output=json"];
         let answer = output(self.kubectl.query().args(get)).ok();
-        answer.and_then(|text| serde_json::from_str(&text).ok()).map_or(State::Unknown, |it| State::of(&it))
+        let object: Option<Value> = answer.and_then(|text| serde_json::from_str(&text).ok());
+        object.map_or(State::Unknown, |object| State::of(&object))
     }
 
     /// The pods of the cloud, by name.

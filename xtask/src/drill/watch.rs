@@ -83,9 +83,11 @@ impl<'a> Watch<'a> {
 
     /// Waits until all APIs have answered for a while, whatever the state of the control plane.
     pub(super) fn wait_until_served(&mut self, limit: Duration, step: &Step) -> Result<Waited> {
-        self.wait(limit, step, |watch| {
-            Ok(failing_apis(&watch.load.events, now() - STEADY_SECONDS).is_empty())
-        })
+        self.wait(
+            limit,
+            step,
+            |watch| Ok(failing_apis(&watch.load.events, now() - STEADY_SECONDS).is_empty()),
+        )
     }
 
     fn observe(&mut self, step: &Step) -> Result<()> {
@@ -99,7 +101,8 @@ impl<'a> Watch<'a> {
         }
         let mut names: Vec<&str> = failing.iter().map(|(api, _)| api.name()).collect();
         names.dedup();
-        let errors = if names.is_empty() { String::new() } else { format!("; errors of {}", names.join(", ")) };
+        let errors =
+            if names.is_empty() { String::new() } else { format!("; errors of {}", names.join(", ")) };
         step.update(&format!("{}{errors}", state.text()));
         self.samples.push(Sample { time, state });
         Ok(())

@@ -64,11 +64,8 @@ mod tests {
 
     #[test]
     fn an_acknowledged_write_that_is_not_found_is_missing() -> Result<()> {
-        let writes = [
-            write(1.0, Kind::Project, "a"),
-            write(2.0, Kind::Project, "b"),
-            write(3.0, Kind::Port, "a"),
-        ];
+        let writes =
+            [write(1.0, Kind::Project, "a"), write(2.0, Kind::Project, "b"), write(3.0, Kind::Port, "a")];
         let found: Found = serde_json::from_str(r#"{"project": ["a", "x"], "port": [], "server": []}"#)?;
         let acknowledged = acknowledged(&writes, 10.0, &BTreeSet::new());
         assert_eq!(acknowledged.len(), 3);
