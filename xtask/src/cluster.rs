@@ -12,6 +12,7 @@ pub(crate) mod power;
 mod preflight;
 pub(crate) mod settings;
 mod status;
+pub(crate) mod volume;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::slice;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
@@ -28,7 +29,7 @@ use crate::cluster::{power, settings::Settings};
 use crate::directories::Directories;
 use crate::document::Document;
 use crate::progress::{self, Progress};
-use fault::{Fault, Injection};
+use fault::Fault;
 use load::Load;
 use measure::Row;
 use repair::Guard;
@@ -153,27 +154,29 @@ fn drill(
     }
     let load = Load::start(directories, &view, settings.addresses.gateway_service(), instances)?;
     let mut watch = Watch::new(view, load);
-    let mut rows = Vec::new();
+    let (mut rows, mut lines) = (Vec::new(), Vec::new());
     let mut ended = Ok(());
     for fault in &faults {
-        let outcome = run_fault(directories, settings, fault, &mut watch, progress, document);
-        let is_recovered =
-            matches!(&outcome, Ok(None)) || matches!(&outcome, Ok(Some(row)) if row.ready.is_some());
-        match outcome {
-            Ok(row) => rows.extend(row),
+        match run_fault(directories, settings, fault, &mut watch, progress, document) {
+            Ok((row, line)) => {
+                rows.push(row);
+                lines.push(line);
+            }
             Err(error) => ended = Err(error.context(format!("fault {} ended the drill", fault.name))),
         }
-        if !is_recovered {
+        // Further faults would measure the state that this one has left.
+        if ended.is_err() || rows.last().is_some_and(|row| row.ready.is_none()) {
             break;
         }
     }
+    progress::print(&report::table("", &lines));
     if ended.is_ok() && rows.iter().all(|row| row.ready.is_some()) {
         watch.load.end()?;
     }
     Ok((rows, ended))
 }
 
-/// Runs one fault and shows its progress.
+/// Runs one fault and shows its progress. Returns its figures and its row of the table.
 fn run_fault(
     directories: &Directories,
     settings: &Settings,
@@ -181,12 +184,8 @@ fn run_fault(
     watch: &mut Watch<'_>,
     progress: &Progress,
     document: Option<&Document>,
-) -> Result<Option<Row>> {
+) -> Result<(Row, String)> {
     let step = progress.step(&fault.name);
-    if let Injection::Impossible(reason) = fault.injection {
-        step.finish('-', &format!("not injected: {reason}"));
-        return write(document, report::impossible_row(fault)).map(|()| None);
-    }
     let measured = measure::settle(watch, &step)
         .context("the cloud is not ready for the fault")
         .and_then(|()| measure::run(directories, settings, fault, watch, &step));
@@ -195,22 +194,18 @@ fn run_fault(
             let text = report::row(fault, &row);
             let mark = if row.failures.is_empty() { '✓' } else { '✗' };
             step.finish(mark, &row.failures.first().cloned().unwrap_or_else(|| row.summary()));
-            progress::print(&text);
-            write(document, Some(text))?;
-            Ok(Some(row))
+            if let Some(document) = document {
+                // At once: a drill of hours may be interrupted.
+                let table = report::table(&document.read_part(PART)?, slice::from_ref(&text));
+                document.write(PART, table.trim_end())?;
+            }
+            Ok((row, text))
         }
         Err(error) => {
             step.finish('✗', "failed");
             Err(error)
         }
     }
-}
-
-/// Writes a row at once: a drill of hours may be interrupted.
-fn write(document: Option<&Document>, row: Option<String>) -> Result<()> {
-    let (Some(document), Some(row)) = (document, row) else { return Ok(()) };
-    let table = report::table(&document.read_part(PART)?, &[row]);
-    document.write(PART, table.trim_end())
 }
 
 #[cfg(test)]

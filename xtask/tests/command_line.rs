@@ -1,10 +1,11 @@
 //! Bad input fails with the value and a remedy, and creates nothing.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 /// The error output of a command that must fail.
 fn failure(cache: &Path, arguments: &[&str]) -> Result<String> {
@@ -91,6 +92,27 @@ fn a_second_run_names_the_first_and_leaves_it_alone() -> Result<()> {
     }
     assert!(survived);
     drop(lock);
+    Ok(fs::remove_dir_all(cache)?)
+}
+
+#[test]
+fn the_guard_of_a_drill_repairs_only_if_it_is_not_dismissed() -> Result<()> {
+    let cache = temporary_path("guard");
+    for (input, expected) in [("done", false), ("", true)] {
+        let mut guard = Command::new(env!("CARGO_BIN_EXE_xtask"))
+            .arg("--cache")
+            .arg(&cache)
+            .arg("drill-guard")
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        // The end of its input is the end of the drill.
+        guard.stdin.take().context("the guard has no input")?.write_all(input.as_bytes())?;
+        let output = guard.wait_with_output()?;
+        let text = String::from_utf8(output.stderr)?;
+        assert!(output.status.success(), "{text}");
+        assert_eq!(text.contains("restoring the power and the network"), expected, "{input:?}: {text}");
+    }
     Ok(fs::remove_dir_all(cache)?)
 }
 

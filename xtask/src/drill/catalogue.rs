@@ -192,15 +192,16 @@ fn volume(quorum: Quorum) -> Fault {
 }
 
 fn full_volume() -> Fault {
+    let (quorum, member) = (Quorum::MariaDb, 1);
+    let steps =
+        vec![Action::LimitVolume(quorum, member), Action::FillVolume(quorum, member), Action::Hold(OUTAGE)];
     Fault {
         name: "full-volume".to_owned(),
-        summary: "volume of one member of MariaDB full".to_owned(),
-        injection: Injection::Impossible(
-            "volumes of the local cluster are directories of the host's disk without a size of their own",
-        ),
-        repair: Vec::new(),
-        may_fail: &Api::ALL,
-        target: target(10, 60),
+        summary: format!("small volume of one member of {quorum} full for {OUTAGE} s"),
+        injection: Injection::Steps(steps),
+        repair: vec![Action::RestoreVolume(quorum, member)],
+        may_fail: quorum.users(),
+        target: target(10, 120),
         person: Some("frees space or enlarges the volume"),
     }
 }
@@ -297,7 +298,11 @@ mod tests {
         let lasts = |action: &Action| {
             matches!(
                 action,
-                Action::PowerOff(_) | Action::Isolate(_) | Action::Drain(_) | Action::SuspendApiServer
+                Action::PowerOff(_)
+                    | Action::Isolate(_)
+                    | Action::Drain(_)
+                    | Action::SuspendApiServer
+                    | Action::FillVolume(..)
             )
         };
         for fault in all().iter().filter(|fault| fault.steps().iter().any(lasts)) {

@@ -117,6 +117,12 @@ pub(super) enum Action {
     Uncordon,
     /// Deletes the volume and the pod of a member.
     LoseVolume(Quorum, usize),
+    /// Gives a member a small, empty volume, and waits until it serves with a copy of the data.
+    LimitVolume(Quorum, usize),
+    /// Fills the small volume.
+    FillVolume(Quorum, usize),
+    /// Gives the member its own volume with the old data.
+    RestoreVolume(Quorum, usize),
     DeleteSecret(String),
     /// Waits until the control plane reports that only the user can continue.
     AwaitStalled,
@@ -147,8 +153,6 @@ pub(super) enum Injection {
     Steps(Vec<Action>),
     /// One fault for each Secret of the cloud, whose names the running cloud determines.
     EachSecret,
-    /// The local cluster cannot inject it, for this reason.
-    Impossible(&'static str),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -169,7 +173,7 @@ impl Fault {
     pub(super) fn steps(&self) -> &[Action] {
         match &self.injection {
             Injection::Steps(steps) => steps,
-            Injection::EachSecret | Injection::Impossible(_) => &[],
+            Injection::EachSecret => &[],
         }
     }
 

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use super::fault::{Action, Nodes, Quorum};
 use super::repair;
 use super::secret;
 use super::victim;
-use super::view::{MEMBERS, Pods, State};
+use super::view::{MEMBERS, Pod, Pods, State};
 use super::watch::{Waited, Watch};
 use crate::cloud::{NAMESPACE, OPERATOR};
-use crate::cluster::power;
-use crate::cluster::settings::Settings;
+use crate::cluster::settings::{Node, Settings};
+use crate::cluster::{power, volume};
 use crate::command::Log;
 use crate::directories::Directories;
 use crate::progress::Step;
@@ -23,6 +23,8 @@ const LOSS: Duration = Duration::from_mins(4);
 const SERVICE: Duration = Duration::from_mins(6);
 /// How long the first of several killed members may take to serve.
 const FIRST_MEMBER: Duration = Duration::from_mins(10);
+/// MiB of a volume that holds the databases of a new cloud and little more.
+const SMALL_VOLUME: u32 = 1536;
 /// How long the operator may take to report a loss that it cannot repair.
 const REPORT: Duration = Duration::from_mins(3);
 
@@ -76,10 +78,19 @@ impl<'a> Injector<'a> {
             Action::Drain(number) => self.drain(*number, watch),
             Action::Uncordon => repair::uncordon(&watch.view.kubectl, self.settings, self.log),
             Action::LoseVolume(quorum, member) => self.lose_volume(*quorum, *member, watch),
+            Action::LimitVolume(quorum, member) => self.limit_volume(*quorum, *member, watch, step),
+            Action::FillVolume(quorum, member) => {
+                let (node, directory) = self.volume(*quorum, *member, watch)?;
+                volume::fill(self.directories, &node, &directory, self.log)
+            }
+            Action::RestoreVolume(quorum, member) => {
+                volume::uncover_all(self.directories, self.settings, self.log)?;
+                let pod = quorum.pod(&watch.view.cloud, *member);
+                self.delete("pod", &pod, &["--force", "--grace-period=0"], watch)
+            }
             Action::DeleteSecret(name) => {
                 secret::save(self.directories, &watch.view.kubectl, name)?;
-                let delete = ["--namespace", NAMESPACE, "delete", "secret", name];
-                self.log.run(watch.view.kubectl.command().args(delete))
+                self.delete("secret", name, &[], watch)
             }
             Action::AwaitStalled => {
                 let is_stalled = |watch: &mut Watch<'_>| {
@@ -123,17 +134,12 @@ impl<'a> Injector<'a> {
         self.log.note(&format!("killed {killed} processes {}", quorum.program()))
     }
 
-    /// A member serves when its container is another than before the kill, and its pod is ready.
     fn await_first_member(&mut self, quorum: Quorum, watch: &mut Watch<'_>, step: &Step) -> Result<()> {
         let before = self.pods.clone();
         let waited = watch.wait(FIRST_MEMBER, step, |watch| {
             let mut names = (0..MEMBERS).map(|member| quorum.pod(&watch.view.cloud, member));
             let Ok(pods) = watch.view.pods() else { return Ok(false) };
-            let serves = |name: String| {
-                let containers = before.get(&name).map(|pod| &pod.containers);
-                pods.get(&name).is_some_and(|pod| pod.is_ready && containers != Some(&pod.containers))
-            };
-            Ok(names.any(serves))
+            Ok(names.any(|name| pods.get(&name).is_some_and(|pod| serves(pod, before.get(&name)))))
         })?;
         self.require(waited, "the first member serves");
         Ok(())
@@ -177,14 +183,53 @@ impl<'a> Injector<'a> {
 
     fn lose_volume(&self, quorum: Quorum, member: usize, watch: &Watch<'_>) -> Result<()> {
         let pod = quorum.pod(&watch.view.cloud, member);
-        let delete = |kind: &str, name: &str, options: &[&str]| {
-            let arguments = ["--namespace", NAMESPACE, "delete", kind, name];
-            self.log.run(watch.view.kubectl.command().args(arguments).args(options))
-        };
         // Kubernetes keeps the claim until its pod is gone.
-        delete("persistentvolumeclaim", &format!("data-{pod}"), &["--wait=false"])?;
-        delete("pod", &pod, &["--force", "--grace-period=0"])
+        self.delete("persistentvolumeclaim", &claim(&pod), &["--wait=false"], watch)?;
+        self.delete("pod", &pod, &["--force", "--grace-period=0"], watch)
     }
+
+    fn limit_volume(
+        &mut self,
+        quorum: Quorum,
+        member: usize,
+        watch: &mut Watch<'_>,
+        step: &Step,
+    ) -> Result<()> {
+        let (node, directory) = self.volume(quorum, member, watch)?;
+        volume::cover(self.directories, &node, &directory, SMALL_VOLUME, self.log)?;
+        let name = quorum.pod(&watch.view.cloud, member);
+        self.delete("pod", &name, &[], watch)?;
+        let before = self.pods.clone();
+        let waited = watch.wait(FIRST_MEMBER, step, |watch| {
+            let Ok(pods) = watch.view.pods() else { return Ok(false) };
+            Ok(pods.get(&name).is_some_and(|pod| serves(pod, before.get(&name))))
+        })?;
+        self.require(waited, "the member serves with a small volume");
+        Ok(())
+    }
+
+    /// The node and the directory of a member's volume.
+    fn volume(&self, quorum: Quorum, member: usize, watch: &Watch<'_>) -> Result<(Node, String)> {
+        let pod = quorum.pod(&watch.view.cloud, member);
+        let node = self.pods.get(&pod).map(|pod| pod.node.as_str());
+        let node = self.settings.node(node.with_context(|| format!("there is no pod {pod}"))?)?;
+        Ok((node, watch.view.volume_directory(&claim(&pod))?))
+    }
+
+    fn delete(&self, kind: &str, name: &str, options: &[&str], watch: &Watch<'_>) -> Result<()> {
+        let arguments = ["--namespace", NAMESPACE, "delete", kind, name];
+        self.log.run(watch.view.kubectl.command().args(arguments).args(options))
+    }
+}
+
+/// A member serves when its pod is ready with another container than before.
+fn serves(pod: &Pod, before: Option<&Pod>) -> bool {
+    pod.is_ready && before.is_none_or(|before| before.containers != pod.containers)
+}
+
+/// The claim of a member.
+fn claim(pod: &str) -> String {
+    format!("data-{pod}")
 }
 
 fn node_name(number: u8) -> String {

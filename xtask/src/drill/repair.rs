@@ -7,8 +7,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result};
 
 use super::secret;
-use crate::cluster::power;
-use crate::cluster::settings::Settings;
+use crate::cluster::{power, settings::Settings, volume};
 use crate::command::{Log, output, wait_until};
 use crate::directories::Directories;
 use crate::kubectl::Kubectl;
@@ -24,6 +23,7 @@ pub(super) fn repair(directories: &Directories) -> Result<()> {
     let log = Log::create(directories, "drill repair")?;
     power::resume_api_server(directories)?;
     power::restore(directories, &settings, &log)?;
+    volume::uncover_all(directories, &settings, &log)?;
     let kubectl = Kubectl::local(directories)?;
     wait_until("the API server answers", || output(kubectl.query().args(["get", "--raw=/readyz"])).is_ok())?;
     uncordon(&kubectl, &settings, &log)?;

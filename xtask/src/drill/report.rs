@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::catalogue;
-use super::fault::{Api, Fault, Injection};
+use super::fault::Fault;
 use super::measure::Row;
 
 const HEADER: &str = "| fault | Keystone | Neutron | Nova | Glance | Placement | target | Ready after | target \
@@ -63,17 +63,6 @@ pub(super) fn row(fault: &Fault, row: &Row) -> String {
     text
 }
 
-/// The row of a fault that the local cluster cannot inject.
-pub(super) fn impossible_row(fault: &Fault) -> Option<String> {
-    let Injection::Impossible(reason) = fault.injection else { return None };
-    let cells = "| ".repeat(Api::ALL.len() + 5);
-    Some(format!(
-        "| `{}`: not injected, because {reason} {cells}| {} |",
-        fault.name,
-        fault.person.unwrap_or_default()
-    ))
-}
-
 fn whole(seconds: f64) -> String {
     format!("{seconds:.0}")
 }
@@ -106,11 +95,7 @@ pub(super) fn results(rows: &[Row], seconds: f64) -> String {
 pub(super) fn list(faults: &[Fault]) -> String {
     let mut text = String::new();
     for fault in faults {
-        let remark = match (&fault.injection, fault.person) {
-            (Injection::Impossible(reason), _) => format!("; not injected: {reason}"),
-            (_, Some(person)) => format!("; a person {person}"),
-            _ => String::new(),
-        };
+        let remark = fault.person.map(|person| format!("; a person {person}")).unwrap_or_default();
         let _ = writeln!(text, "{:<26} {}{remark}", fault.name, fault.summary);
     }
     text.trim_end().to_owned()
@@ -118,6 +103,7 @@ pub(super) fn list(faults: &[Fault]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fault::Api;
     use super::*;
 
     fn fault(name: &str) -> Fault {
@@ -148,8 +134,6 @@ mod tests {
         let columns = HEADER.lines().next().map(|line| line.matches('|').count());
         let found = row(&fault("mariadb-all"), &measured("mariadb-all"));
         assert_eq!(Some(found.matches('|').count()), columns);
-        let impossible = impossible_row(&fault("full-volume")).map(|line| line.matches('|').count());
-        assert_eq!(impossible, columns);
     }
 
     #[test]
@@ -193,10 +177,9 @@ mod tests {
     }
 
     #[test]
-    fn the_list_names_faults_that_need_a_person_or_cannot_be_injected() {
+    fn the_list_names_faults_that_need_a_person() {
         let text = list(&catalogue::all());
         assert!(text.contains("drain-and-power            drain of node3"), "{text}");
         assert!(text.contains("; a person uncordons the drained node"), "{text}");
-        assert!(text.contains("; not injected: volumes of the local cluster"), "{text}");
     }
 }

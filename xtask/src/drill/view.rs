@@ -155,6 +155,17 @@ impl View {
         pods.get(pod).map(|pod| pod.node.clone()).with_context(|| format!("there is no pod {pod}"))
     }
 
+    /// The directory of a claim's volume on its node.
+    pub(super) fn volume_directory(&self, claim: &str) -> Result<String> {
+        let get = ["--namespace", NAMESPACE, "get", "persistentvolumeclaim", claim, "--output=json"];
+        let claim: Value = serde_json::from_str(&output(self.kubectl.query().args(get))?)?;
+        let volume = claim["spec"]["volumeName"].as_str().context("the claim has no volume")?;
+        let get = ["get", "persistentvolume", volume, "--output=json"];
+        let volume: Value = serde_json::from_str(&output(self.kubectl.query().args(get))?)?;
+        let directory = volume.pointer("/spec/local/path").and_then(Value::as_str);
+        directory.map(ToOwned::to_owned).context("the volume is not a directory of a node")
+    }
+
     /// The names of the Secrets that the operator has created.
     pub(super) fn secrets(&self) -> Result<Vec<String>> {
         let secrets = list(&self.kubectl, NAMESPACE, "secrets", &["--selector", MANAGED])?;
