@@ -120,7 +120,7 @@ fn kills(quorum: Quorum) -> Vec<Fault> {
         one_of("2", &[2]),
         fault("two", of("two of three members"), vec![kill(&[0, 1])], two),
         fault("all", of("all members"), vec![kill(&[0, 1, 2])], all),
-        fault("twice", of("all members, and again when the first serves"), twice, again),
+        fault("twice", format!("{}, and again when the first serves", of("all members")), twice, again),
     ]
 }
 

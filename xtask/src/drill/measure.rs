@@ -83,8 +83,10 @@ pub(super) fn run(
     let nodes = watch.load.nodes_of_instances()?;
     let mut injector = Injector::new(directories, settings, &log, watch)?;
     let injected = now();
-    for action in fault.steps() {
-        injector.perform(action, watch, step)?;
+    let mut steps = fault.steps().iter();
+    // A fault that cannot be injected completely must still be repaired.
+    if let Err(error) = steps.try_for_each(|action| injector.perform(action, watch, step)) {
+        injector.failures.push(format!("the fault was not injected completely: {error:#}"));
     }
     let repaired = now();
     for action in &fault.repair {
