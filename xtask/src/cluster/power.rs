@@ -56,7 +56,7 @@ pub(crate) fn restore(directories: &Directories, settings: &Settings, log: &Log)
     let nodes = settings.node_list();
     for node in &nodes {
         if node::is_on(directories, node)? {
-            network::ensure_node(settings, node, log)?;
+            network::connect_node(node, log)?;
         } else {
             node::power_on(directories, settings, node, log)?;
         }
