@@ -31,7 +31,7 @@ pub(crate) use services::{images, samples};
 /// The family of images that the table describes.
 const FAMILY: &str = "debian";
 /// The namespace and the Deployment of the operator.
-const OPERATOR: &str = "openstack-operator";
+pub(crate) const OPERATOR: &str = "openstack-operator";
 /// The namespace of the cloud and of the local cluster's Gateway.
 pub(crate) const NAMESPACE: &str = "openstack";
 /// The kind of a control plane.
@@ -49,6 +49,20 @@ pub(crate) struct UpArguments {
     /// How long the cloud may take to become ready, e.g. 90s, 15m or 1h.
     #[arg(long, default_value = "15m", value_name = "DURATION", value_parser = parse_duration)]
     timeout: String,
+}
+
+impl UpArguments {
+    /// The cloud of a manifest on the local cluster, with at least this number of nodes.
+    pub(crate) fn local(
+        directories: &Directories,
+        nodes: u8,
+        sample: PathBuf,
+        timeout: &str,
+    ) -> Result<Self> {
+        let cluster = cluster::Up::at_least(directories, nodes)?;
+        let timeout = timeout.to_owned();
+        Ok(Self { cluster, existing: Existing::default(), sample: Some(sample), timeout })
+    }
 }
 
 /// kubectl and the operator both read these units.
@@ -91,6 +105,11 @@ impl Target {
         command.args(arguments).env("KUBECONFIG", self.kubectl.kubeconfig());
         command
     }
+}
+
+/// Whether the local cluster has a control plane.
+pub(crate) fn exists(directories: &Directories) -> Result<bool> {
+    removal::has_control_planes(&Kubectl::local(directories)?)
 }
 
 pub(crate) fn up(directories: &Directories, arguments: &UpArguments) -> Result<()> {

@@ -8,9 +8,11 @@ mod network;
 mod node;
 pub(crate) mod node_init;
 mod pki;
+pub(crate) mod power;
 mod preflight;
 pub(crate) mod settings;
 mod status;
+pub(crate) mod volume;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
@@ -76,8 +78,8 @@ pub(crate) fn run(directories: &Directories, command: Command) -> Result<()> {
             progress::print(&pki::admin_kubeconfig(directories).display().to_string());
             Ok(())
         }
-        Command::PowerOff { node } => power_off(directories, &node),
-        Command::PowerOn { node } => power_on(directories, &node),
+        Command::PowerOff { node } => power::off(directories, &node),
+        Command::PowerOn { node } => power::on(directories, &node),
     }
 }
 
@@ -227,39 +229,6 @@ fn wait_until_ready(directories: &Directories, nodes: &[Node], log: &Log) -> Res
         }
     }
     Ok(())
-}
-
-fn power_off(directories: &Directories, name: &str) -> Result<()> {
-    let _lock = directories.lock()?;
-    let settings = Settings::require(directories)?;
-    let node = settings.node(name)?;
-    let log = Log::create(directories, &format!("power-off {name}"))?;
-    if !node::is_on(directories, &node)? {
-        progress::notify(&format!("{name} is already off"));
-    }
-    node::power_off(directories, &node, &log)?;
-    network::ensure_routes(&settings, &nodes_on(directories, &settings)?, &log)
-}
-
-fn power_on(directories: &Directories, name: &str) -> Result<()> {
-    let _lock = directories.lock()?;
-    let settings = Settings::require(directories)?;
-    let node = settings.node(name)?;
-    let log = Log::create(directories, &format!("power-on {name}"))?;
-    if !node::power_on(directories, &settings, &node, &log)? {
-        progress::notify(&format!("{name} is already on"));
-    }
-    network::ensure_routes(&settings, &nodes_on(directories, &settings)?, &log)
-}
-
-fn nodes_on(directories: &Directories, settings: &Settings) -> Result<Vec<Node>> {
-    let mut on = Vec::new();
-    for node in settings.node_list() {
-        if node::is_on(directories, &node)? {
-            on.push(node);
-        }
-    }
-    Ok(on)
 }
 
 /// Removes everything that `up` created, completely or partially, and nothing else.

@@ -10,7 +10,7 @@ use crate::directories::Directories;
 use crate::progress::Progress;
 
 /// Programs and their packages.
-const TOOLS: [(&str, &str); 10] = [
+const TOOLS: [(&str, &str); 11] = [
     ("buildah", "buildah"),
     ("ip", "iproute2"),
     ("mmdebstrap", "mmdebstrap"),
@@ -18,6 +18,7 @@ const TOOLS: [(&str, &str); 10] = [
     ("nft", "nftables"),
     ("nsenter", "util-linux"),
     ("ping", "iputils-ping"),
+    ("python3", "python3"),
     ("ssh", "openssh-client"),
     ("sysctl", "procps"),
     ("unshare", "util-linux"),

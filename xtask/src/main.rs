@@ -7,6 +7,7 @@ mod command;
 mod conformance;
 mod directories;
 mod document;
+mod drill;
 mod golang;
 mod graph;
 mod host;
@@ -58,11 +59,16 @@ enum Command {
     Test(test::Arguments),
     /// Run Tempest against the local cloud, and print tables of the results.
     Conformance(conformance::Arguments),
+    /// Inject faults into a highly available cloud under load, and measure what each of them costs.
+    Drill(drill::Arguments),
     /// Measure the cost of the operator, and print tables of the figures.
     Bench(bench::Arguments),
     /// The first process of a node: `cluster up` starts it.
     #[command(hide = true)]
     NodeInit(cluster::node_init::Arguments),
+    /// Repairs the cluster if a drill ends early: `drill` starts it.
+    #[command(hide = true)]
+    DrillGuard,
 }
 
 fn main() -> ExitCode {
@@ -98,6 +104,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Command::Test(arguments) => test::run(&directories, &arguments),
         Command::Bench(arguments) => bench::run(&directories, &arguments).map(|()| ExitCode::SUCCESS),
         Command::Conformance(arguments) => conformance::run(&directories, &arguments),
+        Command::Drill(arguments) => drill::run(&directories, &arguments),
+        Command::DrillGuard => drill::guard(&directories).map(|()| ExitCode::SUCCESS),
         Command::NodeInit(_) => Ok(ExitCode::SUCCESS),
     }
 }

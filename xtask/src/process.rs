@@ -213,6 +213,12 @@ pub(crate) fn stop(directories: &Directories, name: &str, signal: Signal) -> Res
     end(name, &processes.map(|process| process.pid).collect::<Vec<_>>(), signal)
 }
 
+/// Sends a signal to every process of that name.
+pub(crate) fn signal(directories: &Directories, name: &str, signal: Signal) -> Result<()> {
+    let processes = list(directories)?.into_iter().filter(|process| process.name == name);
+    send(&processes.map(|process| process.pid).collect::<Vec<_>>(), signal)
+}
+
 fn end(name: &str, pids: &[i32], signal: Signal) -> Result<()> {
     send(pids, signal)?;
     if wait_for_end(pids) {
@@ -225,12 +231,15 @@ fn end(name: &str, pids: &[i32], signal: Signal) -> Result<()> {
     bail!("{name} (process {pids:?}) does not end even when killed")
 }
 
-fn send(pids: &[i32], signal: Signal) -> Result<()> {
+/// Sends a signal to processes; one that has ended is skipped.
+pub(crate) fn send(pids: &[i32], signal: Signal) -> Result<()> {
     for &pid in pids {
         match kill(Pid::from_raw(pid), signal) {
             // It has ended since it was listed.
             Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
-            Err(error) => return Err(error).with_context(|| format!("failed to end process {pid}")),
+            Err(error) => {
+                return Err(error).with_context(|| format!("failed to send {signal} to process {pid}"));
+            }
         }
     }
     Ok(())

@@ -1,13 +1,14 @@
 //! All layers of tests, their results and their times.
 
 mod catalogue;
+mod dependencies;
+mod drill;
 mod layer;
 mod lifecycle;
 mod outcome;
 mod suite;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -26,7 +27,6 @@ use crate::graph::{Graph, Weight};
 use crate::images::{self, Builder};
 use crate::process;
 use crate::progress::{self, Progress};
-use crate::store::{self, Key};
 use catalogue::Destination;
 use layer::{LINT_SUITES, Layer, UNIT};
 use outcome::{Outcome, run_tests};
@@ -91,11 +91,6 @@ impl Arguments {
         self.service.as_ref().map_or(Ok(()), |service| catalogue::require_proof(directories, service))
     }
 }
-
-/// The list of known vulnerabilities is in no package registry, so advisories are not checked.
-const DEPENDENCIES: &str = "deny check bans licenses sources";
-/// The version of the program that checks dependencies.
-const CARGO_DENY: &str = "=0.20.2";
 
 pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<ExitCode> {
     let started = Instant::now();
@@ -165,7 +160,8 @@ fn run_layers(
 ) -> Result<()> {
     let builder = Builder::new(directories);
     let has_suites = layers.iter().any(|layer| layer.suite().is_some());
-    let settings = if has_suites && arguments.existing.get().is_none() {
+    let needs_cluster = layers.iter().any(|layer| layer.needs_cluster());
+    let settings = if needs_cluster && arguments.existing.get().is_none() {
         let up = cluster::Up::at_least(directories, least_nodes(directories, layers)?)?;
         Some(cluster::prepare(directories, &up)?)
     } else {
@@ -203,7 +199,17 @@ fn run_layers(
         });
         previous = Some(suite);
     }
+    // Only nodes of the local cluster can lose their power.
+    let drill = layers.iter().zip(&prerequisites).find(|(layer, _)| **layer == Layer::Drill);
+    let drill = drill.filter(|_| settings.is_some());
+    if let Some((_, prerequisites)) = drill {
+        let after: Vec<&str> = prerequisites.iter().map(String::as_str).chain(previous).collect();
+        drill::add_step(&mut graph, directories, arguments, xtask, outcome, &after);
+    }
     graph.run(directories, &Progress::new())?;
+    if drill.is_some() {
+        drill::print_checks(directories)?;
+    }
     if layers.iter().any(|layer| layer.has_clouds()) {
         return report_checks(directories, arguments, &builder);
     }
@@ -242,18 +248,18 @@ fn add_prerequisites<'a>(
     let mut prerequisites: Vec<Vec<String>> =
         layers.iter().map(|layer| layer.cargo().map(|(step, _)| step).into_iter().collect()).collect();
     // First of all, as in `up`.
-    let has_clouds = layers.iter().any(|layer| layer.has_clouds());
-    let operator = has_clouds.then(|| builder.add_program(graph, "operator")).transpose()?;
+    let needs_operator = layers.iter().any(|layer| layer.needs_operator());
+    let operator = needs_operator.then(|| builder.add_program(graph, "operator")).transpose()?;
     add_source_layers(graph, directories, layers, outcome);
     if let Some(settings) = settings {
         cluster::add_steps(graph, directories, settings, builder)?;
     }
-    for (layer, steps) in layers.iter().zip(&mut prerequisites).filter(|(layer, _)| layer.suite().is_some()) {
+    for (layer, steps) in layers.iter().zip(&mut prerequisites).filter(|(layer, _)| layer.needs_cluster()) {
         if *layer == Layer::Apiserver {
             Program::Helm.add_step(graph, directories);
             steps.push(Program::Helm.step());
         }
-        if layer.has_clouds() {
+        if layer.needs_operator() {
             steps.extend(operator.clone());
         }
         if settings.is_some() {
@@ -316,29 +322,9 @@ fn add_source_layers<'a>(
     if layers.contains(&Layer::Dependencies) {
         graph.add("dependencies", Weight::Heavy, &[], |log| {
             let timer = outcome.start(Layer::Dependencies.name());
-            let mut command = cargo(directories);
-            command.args(DEPENDENCIES.split(' ')).env("PATH", path_with(&cargo_deny(directories, log)?)?);
-            Ok(timer.count(log.run(&mut command)))
+            Ok(timer.count(dependencies::check(directories, log)))
         });
     }
-}
-
-/// Installs the program that checks dependencies, and returns its directory.
-fn cargo_deny(directories: &Directories, log: &Log) -> Result<PathBuf> {
-    let key = Key::default().text(CARGO_DENY);
-    let part = store::ensure(directories, "cargo-deny", key, |directory| {
-        let mut command = cargo(directories);
-        command.args(["install", "cargo-deny", "--locked", "--version", CARGO_DENY, "--root"]).arg(directory);
-        log.run(&mut command)
-    })?;
-    Ok(part.path.join("bin"))
-}
-
-/// PATH with another directory at its front.
-fn path_with(directory: &Path) -> Result<OsString> {
-    let path = std::env::var_os("PATH").context("PATH is not set")?;
-    let directories = std::iter::once(directory.to_owned()).chain(std::env::split_paths(&path));
-    std::env::join_paths(directories).context("a directory's name has a colon in it")
 }
 
 fn cargo(directories: &Directories) -> Command {
@@ -388,6 +374,9 @@ mod tests {
         );
         assert!(of(Layer::EndToEnd).contains(&"image keystone"));
         assert!(!of(Layer::EndToEnd).iter().any(|step| ["lint", "unit"].contains(step)));
+        for step in ["build openstack-operator", "image mariadb", "image client", "Gateway"] {
+            assert!(of(Layer::Drill).contains(&step), "{step}");
+        }
         assert_eq!(graph.runnable()[..2], ["build openstack-operator", "format"]);
         assert_eq!(graph.prerequisites("unit"), ["build e2e tests"]);
         assert!(graph.prerequisites("dependencies").is_empty());

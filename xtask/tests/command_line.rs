@@ -1,10 +1,11 @@
 //! Bad input fails with the value and a remedy, and creates nothing.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 /// The error output of a command that must fail.
 fn failure(cache: &Path, arguments: &[&str]) -> Result<String> {
@@ -32,7 +33,7 @@ fn a_number_of_nodes_out_of_range_is_rejected() -> Result<()> {
 #[test]
 fn a_bad_value_is_reported_with_a_remedy() -> Result<()> {
     let cache = temporary_path("values");
-    let cases: [(&[&str], &str); 15] = [
+    let cases: [(&[&str], &str); 17] = [
         (&["cluster", "power-off", "node7"], "create one with cargo xtask cluster up"),
         (&["cluster", "power-on", "node7"], "create one with cargo xtask cluster up"),
         (
@@ -55,6 +56,8 @@ fn a_bad_value_is_reported_with_a_remedy() -> Result<()> {
             "--service swift: no such proof; tests/e2e/proofs has glance, keystone",
         ),
         (&["test", "--only", "unit", "--write"], "--service and --write need --only catalogue"),
+        (&["drill", "--fault", "earthquake"], "no fault \"earthquake\": cargo xtask drill --list shows all"),
+        (&["drill", "--short", "--fault", "api-server"], "cannot be used with"),
         (&["down", "--timeout", "0m"], "give a number of seconds, minutes or hours"),
         (&["down", "--timeout", "5m"], "--context <NAME>"),
         (&["launch", "a b"], "give a host name"),
@@ -89,6 +92,27 @@ fn a_second_run_names_the_first_and_leaves_it_alone() -> Result<()> {
     }
     assert!(survived);
     drop(lock);
+    Ok(fs::remove_dir_all(cache)?)
+}
+
+#[test]
+fn the_guard_of_a_drill_repairs_only_if_it_is_not_dismissed() -> Result<()> {
+    let cache = temporary_path("guard");
+    for (input, expected) in [("done", false), ("", true)] {
+        let mut guard = Command::new(env!("CARGO_BIN_EXE_xtask"))
+            .arg("--cache")
+            .arg(&cache)
+            .arg("drill-guard")
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        // The end of its input is the end of the drill.
+        guard.stdin.take().context("the guard has no input")?.write_all(input.as_bytes())?;
+        let output = guard.wait_with_output()?;
+        let text = String::from_utf8(output.stderr)?;
+        assert!(output.status.success(), "{text}");
+        assert_eq!(text.contains("restoring the power and the network"), expected, "{input:?}: {text}");
+    }
     Ok(fs::remove_dir_all(cache)?)
 }
 

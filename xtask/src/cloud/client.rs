@@ -79,15 +79,15 @@ impl Client {
 /// The administrator of the cloud, as the status of its Keystone states.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Administrator {
+pub(crate) struct Administrator {
     public_url: String,
     region: String,
-    username: String,
-    secret: String,
-    secret_key: String,
+    pub(crate) username: String,
+    pub(crate) secret: String,
+    pub(crate) secret_key: String,
 }
 
-fn administrator(kubectl: &Kubectl) -> Result<Administrator> {
+pub(crate) fn administrator(kubectl: &Kubectl) -> Result<Administrator> {
     let get = ["--namespace", NAMESPACE, "get", "keystones.openstack.k8s.io", "--output=json"];
     let answer = output(kubectl.query().args(get));
     let answer = answer.with_context(|| format!("the local cluster has no cloud: {REMEDY}"))?;

@@ -61,17 +61,8 @@ enum Event {
 }
 
 pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<()> {
-    let client = Client::start(directories)?;
-    let settings = Settings::require(directories)?;
+    let address = launch(directories, &arguments.name, &Progress::new())?;
     let key = ensure_key(directories)?;
-    let public_key =
-        fs::read_to_string(key.with_extension("pub")).context("failed to read the public key")?;
-    let log = Log::create(directories, "launch")?;
-    let input = input(&arguments.name, public_key.trim(), &settings.addresses)?;
-    let progress = Progress::new();
-    let mut command = client.command("python3", false);
-    let address = create(command.arg("-").arg(input.to_string()), &progress, &log)?;
-    wait_for_ssh(address, &progress)?;
     progress::notify(&format!("\nVM {} answers at {address}. To log in:\n", arguments.name));
     progress::print(&ssh_command(&key, address));
     progress::notify(&format!(
@@ -79,6 +70,21 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<()
         arguments.name
     ));
     Ok(())
+}
+
+/// Boots a VM unless it exists, waits until it answers, and returns its floating IP.
+pub(crate) fn launch(directories: &Directories, name: &str, progress: &Progress) -> Result<Ipv4Addr> {
+    let client = Client::start(directories)?;
+    let settings = Settings::require(directories)?;
+    let key = ensure_key(directories)?;
+    let public_key =
+        fs::read_to_string(key.with_extension("pub")).context("failed to read the public key")?;
+    let log = Log::create(directories, "launch")?;
+    let input = input(name, public_key.trim(), &settings.addresses)?;
+    let mut command = client.command("python3", false);
+    let address = create(command.arg("-").arg(input.to_string()), progress, &log)?;
+    wait_for_ssh(address, progress)?;
+    Ok(address)
 }
 
 /// The key is removed with the cluster.

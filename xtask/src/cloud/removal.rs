@@ -65,7 +65,7 @@ fn leave(directories: &Directories, context: &str, timeout: &str) -> Result<()> 
     graph.run(directories, &Progress::new())
 }
 
-fn has_control_planes(kubectl: &Kubectl) -> Result<bool> {
+pub(super) fn has_control_planes(kubectl: &Kubectl) -> Result<bool> {
     if !has_kind(kubectl)? {
         return Ok(false);
     }

@@ -15,7 +15,7 @@ use crate::host;
 use crate::kubectl::Kubectl;
 use crate::store::Key;
 
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(crate) struct Existing {
     /// Use an existing cluster: a context of the kubeconfig. Needs --registry.
     #[arg(long, value_name = "NAME", requires = "registry")]

@@ -6,9 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::settings::{
-    Addresses, BRIDGES, HostBefore, NODE_BRIDGE, Node, PROVIDER_BRIDGE, Settings, TUNNEL_BRIDGE,
-};
+use super::settings::{Addresses, BRIDGES, HostBefore, NODE_BRIDGE, Node, PROVIDER_BRIDGE, Settings};
 use crate::command::{Log, split};
 
 /// The sysctl of the host that enables packet forwarding.
@@ -69,17 +67,16 @@ pub(crate) fn ensure_node(settings: &Settings, node: &Node, log: &Log) -> Result
     if !namespace_exists(&namespace) {
         log.run(&mut split(&format!("ip netns add {namespace}")))?;
     }
-    let bridges = [NODE_BRIDGE, TUNNEL_BRIDGE, PROVIDER_BRIDGE];
-    for (interface, bridge) in bridges.into_iter().enumerate() {
+    for interface in 0..BRIDGES.len() {
         let link = node.link(interface);
         if !link_exists(&link) {
             log.run(&mut split(&format!(
                 "ip link add {link} type veth peer name eth{interface} netns {namespace}"
             )))?;
         }
-        log.run(&mut split(&format!("ip link set {link} master {bridge} up")))?;
         log.run(&mut inside(&namespace, &format!("ip link set eth{interface} up")))?;
     }
+    connect_node(node, log)?;
     let addresses = &settings.addresses;
     for line in [
         "ip link set lo up".to_owned(),
@@ -106,6 +103,22 @@ pub(crate) fn ensure_routes(settings: &Settings, on: &[Node], log: &Log) -> Resu
     if let Some(node) = on.first() {
         let range = settings.addresses.service_range;
         log.run(&mut split(&format!("ip route replace {range} via {}", node.address)))?;
+    }
+    Ok(())
+}
+
+/// Connects the links of a node to their bridges, and changes nothing else. Safe to repeat.
+pub(crate) fn connect_node(node: &Node, log: &Log) -> Result<()> {
+    for (interface, bridge) in BRIDGES.into_iter().enumerate() {
+        log.run(&mut split(&format!("ip link set {} master {bridge} up", node.link(interface))))?;
+    }
+    Ok(())
+}
+
+/// Disconnects a node from all bridges. Its links stay up, so that packets vanish as in a failed switch.
+pub(crate) fn isolate_node(node: &Node, log: &Log) -> Result<()> {
+    for interface in 0..BRIDGES.len() {
+        log.run(&mut split(&format!("ip link set {} nomaster", node.link(interface))))?;
     }
     Ok(())
 }

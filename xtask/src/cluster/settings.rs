@@ -19,6 +19,7 @@ pub(crate) const MOST_NODES: u8 = 9;
 pub(crate) const NODE_BRIDGE: &str = "osop-nodes";
 pub(crate) const TUNNEL_BRIDGE: &str = "osop-tunnel";
 pub(crate) const PROVIDER_BRIDGE: &str = "osop-provider";
+/// By the number of the interface of a node that is connected to it.
 pub(crate) const BRIDGES: [&str; 3] = [NODE_BRIDGE, TUNNEL_BRIDGE, PROVIDER_BRIDGE];
 
 /// The addresses and ports of a cluster, which cannot change later.

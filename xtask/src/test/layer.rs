@@ -5,6 +5,7 @@ use clap::ValueEnum;
 
 use crate::cloud;
 use crate::directories::Directories;
+use crate::drill;
 use crate::images::Builder;
 
 /// The layers, in the order of the table of results.
@@ -27,6 +28,8 @@ pub(super) enum Layer {
     EndToEnd,
     /// The proofs of e2e only, on the cloud of `up` or a new one. It runs only by name.
     Catalogue,
+    /// A highly available cloud loses no acknowledged write through the faults of `drill --short`.
+    Drill,
     /// `cluster up` completes a cluster after a kill, and `cluster down` restores the host.
     Lifecycle,
 }
@@ -39,6 +42,14 @@ impl Layer {
             _ if self.has_clouds() => Some(Self::EndToEnd.name()),
             _ => None,
         }
+    }
+
+    pub(super) fn needs_cluster(self) -> bool {
+        self.suite().is_some() || self == Self::Drill
+    }
+
+    pub(super) fn needs_operator(self) -> bool {
+        self.has_clouds() || self == Self::Drill
     }
 
     pub(super) fn has_clouds(self) -> bool {
@@ -73,6 +84,7 @@ impl Layer {
             Self::Smoke => "smoke",
             Self::EndToEnd => "e2e",
             Self::Catalogue => "catalogue",
+            Self::Drill => "drill",
             Self::Lifecycle => "lifecycle",
         }
     }
@@ -82,6 +94,7 @@ impl Layer {
         match self {
             Self::Smoke => builder.all_names(),
             Self::EndToEnd | Self::Catalogue => cloud::images(directories, &cloud::samples(directories)?),
+            Self::Drill => cloud::images(directories, &[drill::sample(directories)]),
             _ => Ok(Vec::new()),
         }
     }

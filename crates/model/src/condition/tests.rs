@@ -71,7 +71,10 @@ fn a_part_that_needs_the_user_stalls_the_object_even_behind_a_part_that_waits() 
         conditions(&Findings { parts: vec![waiting, stalled], ..Findings::default() }, 1, &[], at(10));
     for kind in ["Ready", "Stalled"] {
         let condition = status(&found, kind);
-        assert_eq!((condition.reason.as_str(), condition.message.as_str()), (ACTION_REQUIRED, "restore the volume"));
+        assert_eq!(
+            (condition.reason.as_str(), condition.message.as_str()),
+            (ACTION_REQUIRED, "restore the volume")
+        );
     }
     assert_eq!(status(&found, "Stalled").status, "True");
     assert_eq!(status(&found, "Reconciling").status, "False");
