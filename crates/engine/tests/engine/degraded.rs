@@ -226,7 +226,7 @@ async fn workloads_that_serve_without_the_pods_of_a_lost_node_are_degraded() {
 
 #[tokio::test]
 async fn workloads_wait_for_pods_that_are_missing_for_another_reason() {
-    let lost: [(&str, (Kind, &str), i32, i32, &str); 4] = [
+    let lost = [
         ("node-c", API, 1, 2, "Deployment cloud-keystone: 1 of 2 pods ready"),
         ("node-b", API, 0, 2, "Deployment cloud-keystone: 0 of 2 pods ready"),
         ("node-b", BUS, 1, 3, "StatefulSet cloud-rabbitmq: 1 of 3 pods ready"),
