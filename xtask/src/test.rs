@@ -63,8 +63,7 @@ impl Arguments {
         let all = Layer::value_variants().iter().copied();
         match self.only {
             Some(only) => vec![only],
-            // e2e runs the proofs as well.
-            None => all.filter(|layer| *layer != Layer::Catalogue).collect(),
+            None => all.filter(|layer| layer.runs_by_default()).collect(),
         }
     }
 

@@ -28,13 +28,18 @@ pub(super) enum Layer {
     EndToEnd,
     /// The proofs of e2e only, on the cloud of `up` or a new one. It runs only by name.
     Catalogue,
-    /// A highly available cloud loses no acknowledged write through the faults of `drill --short`.
+    /// A highly available cloud loses no acknowledged write through the faults of `drill --short`. It runs only by name.
     Drill,
     /// `cluster up` completes a cluster after a kill, and `cluster down` restores the host.
     Lifecycle,
 }
 
 impl Layer {
+    /// The end-to-end suite runs the proofs as well, and a drill needs a cloud of its own on three nodes.
+    pub(super) fn runs_by_default(self) -> bool {
+        !matches!(self, Self::Catalogue | Self::Drill)
+    }
+
     /// The name of the suite, for a layer that needs a cluster.
     pub(super) fn suite(self) -> Option<&'static str> {
         match self {
