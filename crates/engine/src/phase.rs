@@ -145,8 +145,11 @@ impl Engine {
         }
         work.findings.remarks.extend(self.shared_nodes(planned).await?);
         let progress = self.with_pod_problem(planned.key, combined_progress(&items)).await?;
-        work.findings.available =
-            Some(items.iter().all(|item| assess::serves(item.manifest.kind, &item.live)));
+        let serves = items.iter().all(|item| assess::serves(item.manifest.kind, &item.live));
+        // A member that joins a cluster copies the data of another one, and misses changes of schemas meanwhile. The first
+        // users, which install their schemas, therefore wait for all members.
+        let is_complete = work.status.served || combined_progress(&items).is_met();
+        work.findings.available = Some(serves && (is_complete || !planned.service.directs()));
         if planned.service.directs() {
             self.direct_members(planned, work).await?;
         }

@@ -222,6 +222,31 @@ async fn an_order_is_withdrawn_when_a_member_serves() {
 }
 
 #[tokio::test]
+async fn a_new_cluster_is_available_once_all_members_have_joined() {
+    let (world, engine) = galera_cluster().await;
+    let available = |world: &World| condition(world, mariadb::KIND, "db", "Available").0;
+    let generation = get(&world, STATEFUL_SET, "db")["metadata"]["generation"].clone();
+    let set_joined = |ready: usize| {
+        let status = json!({ "observedGeneration": generation, "replicas": 3, "updatedReplicas": 3,
+                             "currentReplicas": 3, "readyReplicas": ready, "availableReplicas": ready });
+        world.set_status(STATEFUL_SET, NAMESPACE, "db", status);
+    };
+    for ordinal in 0..3 {
+        start(&world, ordinal, EMPTY);
+    }
+    set_ready(&world, 0, "True");
+    set_joined(1);
+    converge(&world, &engine).await;
+    assert_eq!(available(&world), "False", "schemas that users install now would be missing on the others");
+    set_joined(3);
+    converge(&world, &engine).await;
+    assert_eq!(available(&world), "True");
+    set_joined(1);
+    converge(&world, &engine).await;
+    assert_eq!(available(&world), "True");
+}
+
+#[tokio::test]
 async fn members_that_are_unready_for_a_moment_get_no_order() {
     let (world, engine) = serving().await;
     for ordinal in 0..3 {
