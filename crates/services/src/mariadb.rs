@@ -152,8 +152,7 @@ impl Part for Service {
         shared::check_extra_config(&template.common, &["mariadb.cnf"])?;
         let secret = name::part(context.name, "root");
         let size = template.size(context.memory);
-        let members =
-            shared::member_hosts(context, context.name, &name::part(context.name, "members"), size);
+        let members = shared::member_hosts(context, context.name, &name::part(context.name, "members"), size);
         let mode = if size == 1 { "single" } else { "cluster" };
         let formed = if context.memory.contains_key(galera::FORMED) { "yes" } else { "no" };
         let protocol = MemberProtocol::Sql { port: ADMIN.number, secret: secret.clone() };

@@ -39,7 +39,8 @@ impl FakeService for Cloud {
             (&Method::GET, ["v2.1", "os-hypervisors", "detail"]) => {
                 let first = request.field("marker").map_or(0, |marker| marker.len());
                 let page = self.mapped.iter().skip(first).take(1);
-                let page = page.map(|host| json!({ "id": "i".repeat(first + 1), "service": { "host": host } }));
+                let page =
+                    page.map(|host| json!({ "id": "i".repeat(first + 1), "service": { "host": host } }));
                 FakeResponse::new(200, json!({ "hypervisors": page.collect::<Vec<_>>() }))
             }
             (&Method::PUT, ["v2.1", "os-services", id]) => match self.services.get_mut(*id) {

@@ -10,10 +10,7 @@ use openstack_operator_model::service::{Replication, SqlView};
 use snafu::{OptionExt, ResultExt};
 use tokio::time::timeout;
 
-use super::{
-    Failure, ProtocolSnafu, SlowConnectionSnafu, SlowStatementSnafu, disconnect, execute,
-    options,
-};
+use super::{Failure, ProtocolSnafu, SlowConnectionSnafu, SlowStatementSnafu, disconnect, execute, options};
 
 /// A member that does not respond within this time counts as lost, so that another one receives the writes soon.
 const VIEW_TIMEOUT: Duration = Duration::from_secs(3);
@@ -30,10 +27,8 @@ pub(super) async fn view(server: &SqlServer) -> Result<SqlView, Failure> {
     let rows = connection.query(STATUS);
     let rows: Vec<Row> = timeout(VIEW_TIMEOUT, rows).await.context(SlowStatementSnafu)??;
     disconnect(connection).await;
-    let values: Option<BTreeMap<String, String>> = rows
-        .into_iter()
-        .map(|mut row| Some((row.take_opt(0)?.ok()?, row.take_opt(1)?.ok()?)))
-        .collect();
+    let values: Option<BTreeMap<String, String>> =
+        rows.into_iter().map(|mut row| Some((row.take_opt(0)?.ok()?, row.take_opt(1)?.ok()?))).collect();
     read(&values.context(ProtocolSnafu)?).context(ProtocolSnafu)
 }
 

@@ -254,7 +254,11 @@ async fn members_that_are_unready_for_a_moment_get_no_order() {
         set_ready(&world, ordinal, "False");
     }
     converge(&world, &engine).await;
-    assert_eq!(orders(&world), [Value::Null, Value::Null, Value::Null], "their reports are from their first start");
+    assert_eq!(
+        orders(&world),
+        [Value::Null, Value::Null, Value::Null],
+        "their reports are from their first start"
+    );
 }
 
 #[tokio::test]

@@ -51,7 +51,9 @@ impl Report {
     /// UUID and position. A member that never joined a cluster, or stopped during a state transfer, has none.
     fn position(&self) -> Option<(&str, (i64, u8))> {
         match self {
-            Self::Data { uuid, sequence, safe, .. } if uuid.chars().any(|digit| !matches!(digit, '0' | '-')) => {
+            Self::Data { uuid, sequence, safe, .. }
+                if uuid.chars().any(|digit| !matches!(digit, '0' | '-')) =>
+            {
                 Some((uuid, (*sequence, *safe)))
             }
             _ => None,
@@ -267,10 +269,10 @@ fn restore_quorum(outage: &Outage<'_>, direction: &mut Direction) {
         .map(|(member, _)| &member.name)
         .next();
     if let Some(newer) = newer {
-        let restarts = outage.survivors.iter().map(|(survivor, _)| Command::Restart {
-            pod: survivor.name.clone(),
-            uid: survivor.uid.clone(),
-        });
+        let restarts = outage
+            .survivors
+            .iter()
+            .map(|(survivor, _)| Command::Restart { pod: survivor.name.clone(), uid: survivor.uid.clone() });
         direction.commands.extend(restarts);
         direction.waiting =
             Some(format!("the surviving pods restart, because pod {newer} contains newer data"));
@@ -286,10 +288,8 @@ fn choose<'a>(
     history: Option<&str>,
     formed: bool,
 ) -> Result<(&'a Member, &'a Report), String> {
-    let positioned: Vec<_> = reports
-        .iter()
-        .filter_map(|(member, report)| Some((*member, report, report.position()?)))
-        .collect();
+    let positioned: Vec<_> =
+        reports.iter().filter_map(|(member, report)| Some((*member, report, report.position()?))).collect();
     // Data of another history is older: the status records the one that served last.
     let served: Vec<_> =
         positioned.iter().filter(|(_, _, (uuid, _))| Some(*uuid) == history).copied().collect();

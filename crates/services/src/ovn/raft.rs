@@ -206,7 +206,11 @@ mod tests {
     }
 
     fn orders(direction: &Direction) -> Vec<(&str, &str)> {
-        direction.orders.iter().map(|order| (order.pod.as_str(), order.value.as_deref().unwrap_or_default())).collect()
+        direction
+            .orders
+            .iter()
+            .map(|order| (order.pod.as_str(), order.value.as_deref().unwrap_or_default()))
+            .collect()
     }
 
     #[test]

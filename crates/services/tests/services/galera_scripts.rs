@@ -144,7 +144,8 @@ fn a_single_member_starts_alone_unless_its_data_is_gone() {
     for (formed, position, starts) in
         [("yes", "57 12-34", true), ("no", "-1 ", true), ("no", "57 12-34", true), ("yes", "-1 ", false)]
     {
-        let sandbox = reported(&format!("galera-single-{formed}-{}", position.len()), "mariadb-minimal", position);
+        let sandbox =
+            reported(&format!("galera-single-{formed}-{}", position.len()), "mariadb-minimal", position);
         sandbox.write("etc/openstack/live/formed", formed);
         start(&sandbox);
         let arguments = started(&sandbox);

@@ -15,9 +15,7 @@ fn member(ordinal: usize, report: &str) -> Member {
 }
 
 fn data_of(uuid: &str, sequence: i64, safe: u8) -> String {
-    format!(
-        r#"{{"state":"data","uuid":"{uuid}","sequence":{sequence},"safe":{safe},"ticket":"TICKET"}}"#
-    )
+    format!(r#"{{"state":"data","uuid":"{uuid}","sequence":{sequence},"safe":{safe},"ticket":"TICKET"}}"#)
 }
 
 fn data(sequence: i64, safe: u8) -> String {
@@ -40,7 +38,9 @@ fn survivor(committed: i64) -> SqlView {
 }
 
 fn formed() -> BTreeMap<String, String> {
-    [(FORMED, "true"), (HISTORY, "u"), (SIZE, "3")].map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+    [(FORMED, "true"), (HISTORY, "u"), (SIZE, "3")]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into()
 }
 
 fn directed(replicas: i32, members: &[Member], memory: &BTreeMap<String, String>) -> Direction {
@@ -111,7 +111,8 @@ fn a_single_member_that_lost_its_volume_needs_the_user() {
         let direction = directed(1, &[member(0, report)], &memory);
         assert!(direction.orders.is_empty() && direction.stalled.is_some(), "{report}");
         let lost = ["db-0".to_owned()];
-        let direction = direct(&Wanted { name: "db", replicas: 1, lost: &lost }, &[member(0, report)], &memory);
+        let direction =
+            direct(&Wanted { name: "db", replicas: 1, lost: &lost }, &[member(0, report)], &memory);
         assert_eq!(ordered(&direction), Some(("db-0", "ticket-0")), "{report}");
     }
     for memory in [memory, BTreeMap::new()] {
@@ -123,8 +124,7 @@ fn a_single_member_that_lost_its_volume_needs_the_user() {
 #[test]
 fn a_member_without_a_position_neither_wins_nor_blocks() {
     let without_position = data_of("00000000-0000-0000-0000-000000000000", -1, 0);
-    let members =
-        [member(0, &without_position), member(1, &data(9, 0)), member(2, &data_of("", -1, 0))];
+    let members = [member(0, &without_position), member(1, &data(9, 0)), member(2, &data_of("", -1, 0))];
     assert_eq!(ordered(&directed(3, &members, &BTreeMap::new())), Some(("db-1", "ticket-1")));
     let members = [member(0, EMPTY), member(1, &without_position), member(2, &without_position)];
     assert_eq!(ordered(&directed(3, &members, &BTreeMap::new())), Some(("db-1", "ticket-1")));
