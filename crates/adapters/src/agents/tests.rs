@@ -37,7 +37,7 @@ impl FakeService for Cloud {
             }
             // One hypervisor on each page.
             (&Method::GET, ["v2.1", "os-hypervisors", "detail"]) => {
-                let first = request.field("marker").map_or(0, |marker| marker.len());
+                let first = request.field("marker").map_or(0, str::len);
                 let page = self.mapped.iter().skip(first).take(1);
                 let page =
                     page.map(|host| json!({ "id": "i".repeat(first + 1), "service": { "host": host } }));
