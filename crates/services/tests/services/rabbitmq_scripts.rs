@@ -53,7 +53,7 @@ fn member(name: &str) -> Sandbox {
     sandbox.program("rabbitmq-server", broker);
     // Ends loops that would wait in vain.
     sandbox.program("sleep", "echo >>$root/slept; [ $(wc -l <$root/slept) -lt 9 ] || kill $PPID");
-    sandbox.write("serves/nobody", "");
+    sandbox.write("serves/none", "");
     sandbox
 }
 
