@@ -117,6 +117,11 @@ pub(super) fn failing_since(events: &[Event], since: f64) -> Vec<Stream<'_>> {
     streams(events).into_iter().filter(failed).collect()
 }
 
+/// Why the last failed request of a stream failed.
+pub(super) fn last_failure<'a>(events: &'a [Event], stream: &Stream<'_>) -> Option<&'a str> {
+    of_stream(events, stream).into_iter().rev().find_map(|outcome| outcome.detail.as_deref())
+}
+
 /// All streams, each once.
 fn streams(events: &[Event]) -> Vec<Stream<'_>> {
     let mut streams: Vec<Stream<'_>> = events.iter().filter_map(outcome).map(|(stream, _)| stream).collect();
@@ -152,7 +157,7 @@ mod tests {
     }
 
     fn probe(stream: &str, time: f64, ok: bool) -> Event {
-        let outcome = Outcome { time, seconds: 0.5, ok, detail: None };
+        let outcome = Outcome { time, seconds: 0.5, ok, detail: (!ok).then(|| "503".to_owned()) };
         Event::Probe { api: Api::Nova, stream: stream.to_owned(), outcome }
     }
 
@@ -237,6 +242,8 @@ mod tests {
             failing_since(&events, since).iter().map(|stream| format!("{stream:?}")).collect()
         };
         assert_eq!(names(105.0).len(), 2);
+        assert_eq!(last_failure(&events, &Stream::Api(Api::Nova, "read")), Some("503"));
+        assert_eq!(last_failure(&events, &Stream::Api(Api::Nova, "login")), None);
         assert_eq!(names(112.0), [format!("{:?}", Stream::Api(Api::Nova, "write"))]);
     }
 }

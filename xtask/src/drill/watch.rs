@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 
-use super::events::{Event, Span, Stream, failing_since};
+use super::events::{Event, Span, Stream, failing_since, last_failure};
 use super::fault::Api;
 use super::load::Load;
 use super::view::{State, View};
@@ -76,9 +76,19 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// The last state of the control plane in a few words.
+    /// The last state of the control plane in a few words, and why APIs fail. A control plane can be Ready while an API
+    /// fails.
     pub(super) fn last_state(&self) -> String {
-        self.samples.last().map(|sample| sample.state.text()).unwrap_or_default()
+        let state = self.samples.last().map(|sample| sample.state.text());
+        let failing = failing_since(&self.load.events, now());
+        let reasons = failing.iter().filter_map(|stream| match stream {
+            Stream::Api(api, name) => {
+                let reason = last_failure(&self.load.events, stream).unwrap_or_default();
+                Some(format!("{} {name} fails: {reason}", api.name()))
+            }
+            Stream::Instance(_) => None,
+        });
+        state.into_iter().chain(reasons).collect::<Vec<_>>().join("; ")
     }
 
     /// Waits until all APIs have answered for a while, whatever the state of the control plane.
