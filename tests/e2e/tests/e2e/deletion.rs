@@ -22,6 +22,8 @@ pub(crate) const WITHOUT_OVN_VOLUMES: usize = 3;
 pub(crate) const WHOLE_VOLUMES: usize = 5;
 /// Three each of MariaDB, RabbitMQ and both OVN databases, and one of Glance.
 pub(crate) const AVAILABLE_VOLUMES: usize = 13;
+/// Ends of the names of Secrets that retained volumes and databases need.
+const KEPT_SECRETS: [&str; 2] = ["-credential", "-cookie"];
 const MANAGED: &str = "app.kubernetes.io/managed-by=openstack-operator";
 
 /// Deletes the pods of Keystone so that the operator does not restore them.
@@ -51,7 +53,8 @@ pub(crate) async fn deletes(cloud: &Cloud, retained_volumes: usize) -> Result<()
         let secrets = sandbox.api::<Secret>().list(&ListParams::default().labels(MANAGED)).await?;
         let left: Vec<_> = secrets.items.into_iter().filter_map(|secret| secret.metadata.name).collect();
         // Retained data is useless without its keys.
-        ensure!(left.iter().all(|name| name.ends_with("-credential")), "Secrets are left: {left:?}");
+        let is_kept = |name: &String| KEPT_SECRETS.iter().any(|suffix| name.ends_with(suffix));
+        ensure!(left.iter().all(is_kept), "Secrets are left: {left:?}");
         Ok(())
     })
     .await?;
