@@ -1,5 +1,7 @@
 //! Programs built from Go modules that are pinned under `xtask/go`.
 
+mod traefik;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -86,7 +88,8 @@ impl Program {
     }
 
     fn key(self, directories: &Directories) -> Result<Key> {
-        Key::default().text(go_version()?).text("-trimpath").path(&self.module(directories))
+        let key = Key::default().text(go_version()?).text("-trimpath").path(&self.module(directories))?;
+        Ok(if self == Self::Traefik { key.text(traefik::NO_PROVIDERS) } else { key })
     }
 
     /// The hash of the program's inputs.
@@ -107,17 +110,26 @@ impl Program {
     pub(crate) fn build(self, directories: &Directories, log: &Log) -> Result<Part> {
         let module = self.module(directories);
         store::ensure(directories, self.name(), self.key(directories)?, |directory| {
-            log.run(
-                Command::new("go")
-                    .args(["build", "-trimpath", "-buildvcs=false", "-ldflags"])
-                    .arg(self.linker_flags(&module)?)
-                    .arg("-o")
-                    .arg(directory)
-                    .arg(self.target())
-                    .env("CGO_ENABLED", "0")
-                    .current_dir(&module),
-            )
+            if self == Self::Traefik {
+                let copy = traefik::prepare(&module, directory, log)?;
+                self.compile(&copy, directory, log)?;
+                return traefik::clean_up(&copy);
+            }
+            self.compile(&module, directory, log)
         })
+    }
+
+    fn compile(self, module: &Path, directory: &Path, log: &Log) -> Result<()> {
+        log.run(
+            Command::new("go")
+                .args(["build", "-trimpath", "-buildvcs=false", "-ldflags"])
+                .arg(self.linker_flags(module)?)
+                .arg("-o")
+                .arg(directory)
+                .arg(self.target())
+                .env("CGO_ENABLED", "0")
+                .current_dir(module),
+        )
     }
 }
 
@@ -136,10 +148,7 @@ pub(crate) fn gateway_api_manifests(directories: &Directories, log: &Log) -> Res
     const MODULE: &str = "sigs.k8s.io/gateway-api";
     let module = directories.checkout.join("xtask/go/gateway-api");
     store::ensure(directories, "gateway-api", Key::default().path(&module)?, |directory| {
-        log.run(Command::new("go").args(["mod", "download", MODULE]).current_dir(&module))?;
-        let source =
-            output(Command::new("go").args(["list", "-m", "-f", "{{.Dir}}", MODULE]).current_dir(&module))?;
-        let source = Path::new(source.trim()).join("config/crd/standard");
+        let source = module_source(&module, MODULE, log)?.join("config/crd/standard");
         let mut files: Vec<PathBuf> = fs::read_dir(&source)
             .with_context(|| format!("failed to list {}", source.display()))?
             .map(|entry| Ok(entry?.path()))
@@ -148,6 +157,14 @@ pub(crate) fn gateway_api_manifests(directories: &Directories, log: &Log) -> Res
         let manifests: Vec<String> = files.iter().map(fs::read_to_string).collect::<Result<_, _>>()?;
         Ok(fs::write(directory.join("manifests.yaml"), manifests.join("\n---\n"))?)
     })
+}
+
+/// The directory with the source of a dependency, of the version that go.mod pins.
+fn module_source(module: &Path, dependency: &str, log: &Log) -> Result<PathBuf> {
+    log.run(Command::new("go").args(["mod", "download", dependency]).current_dir(module))?;
+    let source =
+        output(Command::new("go").args(["list", "-m", "-f", "{{.Dir}}", dependency]).current_dir(module))?;
+    Ok(PathBuf::from(source.trim()))
 }
 
 fn pinned_version(module: &Path, dependency: &str) -> Result<String> {
