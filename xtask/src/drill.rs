@@ -29,7 +29,7 @@ use crate::cluster::{power, settings::Settings};
 use crate::directories::Directories;
 use crate::document::Document;
 use crate::progress::{self, Progress};
-use fault::Fault;
+use fault::{Api, Fault};
 use load::Load;
 use measure::Row;
 use repair::Guard;
@@ -40,6 +40,8 @@ use watch::Watch;
 const DOCUMENT: &str = "docs/reliability.md";
 const PART: &str = "faults";
 const SAMPLE: &str = "samples/ha.yaml";
+/// The cloud of `--short`: what the selected faults affect.
+const SHORT_SAMPLE: &str = "samples/ha-identity.yaml";
 /// A quorum of three needs three nodes.
 const NODES: u8 = 3;
 /// How long a new cloud may take to become Ready.
@@ -52,8 +54,8 @@ pub(crate) struct Arguments {
     /// Run this fault only; repeat the option for several.
     #[arg(long, value_name = "NAME")]
     fault: Vec<String>,
-    /// Run a selection of about ten minutes.
-    #[arg(long, conflicts_with = "fault")]
+    /// Run a selection that takes at most ten minutes. It creates a cloud with Keystone only.
+    #[arg(long, conflicts_with_all = ["fault", "write"])]
     short: bool,
     /// List the faults.
     #[arg(long)]
@@ -66,6 +68,10 @@ pub(crate) struct Arguments {
 impl Arguments {
     fn faults(&self) -> Result<Vec<Fault>> {
         if self.short { catalogue::short() } else { catalogue::select(&self.fault) }
+    }
+
+    fn sample(&self) -> &'static str {
+        if self.short { SHORT_SAMPLE } else { SAMPLE }
     }
 }
 
@@ -81,7 +87,7 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<Ex
     }
     let progress = Progress::new();
     let started = Instant::now();
-    ensure_cloud(directories)?;
+    ensure_cloud(directories, arguments.sample())?;
     // Another run would change the cloud under the faults.
     let _lock = directories.lock()?;
     let settings = Settings::require(directories)?;
@@ -102,7 +108,7 @@ pub(crate) fn guard(directories: &Directories) -> Result<()> {
 }
 
 /// Creates the cloud of the sample, unless a highly available cloud runs already.
-fn ensure_cloud(directories: &Directories) -> Result<()> {
+fn ensure_cloud(directories: &Directories, sample: &str) -> Result<()> {
     // Without an API server the cluster is incomplete, and `up` completes it.
     let runs = power::has_api_server(directories)?;
     if let Some(settings) = Settings::load(directories)?.filter(|_| runs) {
@@ -121,12 +127,13 @@ fn ensure_cloud(directories: &Directories) -> Result<()> {
             return Ok(());
         }
     }
-    cloud::up(directories, &UpArguments::local(directories, NODES, sample(directories), START)?)
+    let sample = directories.checkout.join(sample);
+    cloud::up(directories, &UpArguments::local(directories, NODES, sample, START)?)
 }
 
-/// The manifest of the cloud.
-pub(crate) fn sample(directories: &Directories) -> PathBuf {
-    directories.checkout.join(SAMPLE)
+/// The manifest of the short drill's cloud.
+pub(crate) fn short_sample(directories: &Directories) -> PathBuf {
+    directories.checkout.join(SHORT_SAMPLE)
 }
 
 /// Why the drill cannot use the cloud that runs; none without a cloud.
@@ -149,7 +156,7 @@ fn drill(
     let view = View::find(directories)?;
     let faults = catalogue::expand(faults, &arguments.fault, &view.cloud, &view.secrets()?)?;
     let mut instances: BTreeMap<String, Ipv4Addr> = BTreeMap::new();
-    for name in INSTANCES {
+    for name in INSTANCES.into_iter().filter(|_| view.apis.contains(&Api::Nova)) {
         instances.insert(name.to_owned(), launch::launch(directories, name, progress)?);
     }
     let load = Load::start(directories, &view, settings.addresses.gateway_service(), instances)?;

@@ -122,7 +122,8 @@ impl Program {
     fn compile(self, module: &Path, directory: &Path, log: &Log) -> Result<()> {
         log.run(
             Command::new("go")
-                .args(["build", "-trimpath", "-buildvcs=false", "-ldflags"])
+                // The linker removes debug information, so the compiler need not produce it: a fifth of its time.
+                .args(["build", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-ldflags"])
                 .arg(self.linker_flags(module)?)
                 .arg("-o")
                 .arg(directory)

@@ -19,6 +19,8 @@ use crate::work::Work;
 
 /// Registries cannot be watched.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
+/// A new cloud is not Ready before its first agent registers.
+const FIRST_POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum number of a node's holdings in the status.
 const MAX_HOLDINGS: usize = 20;
 
@@ -184,7 +186,9 @@ fn progress(rows: &[NodeStatus], lost: &[String]) -> Progress {
         .map(|(names, adjective)| node::describe(&names, adjective))
         .collect();
     if !parts.is_empty() {
-        return Progress::Waiting { message: parts.join("; "), after: Some(POLL_INTERVAL) };
+        let has_agents = rows.iter().any(|row| row.state != NodeState::Missing);
+        let interval = if has_agents { POLL_INTERVAL } else { FIRST_POLL_INTERVAL };
+        return Progress::Waiting { message: parts.join("; "), after: Some(interval) };
     }
     let losses = lost.iter().map(|name| Progress::degraded(node::describe(&[name], NOT_READY)));
     losses.fold(Progress::Done, Progress::and)

@@ -42,6 +42,8 @@ class Cloud:
     def __init__(self, settings):
         self.gateway = settings["gateway"]
         self.domain = settings["domain"]
+        # All of PATHS, or Keystone alone.
+        self.services = settings["services"]
         self.username = settings["username"]
         self.password_file = settings["passwordFile"]
         self.token = None
@@ -128,6 +130,8 @@ class Recorder:
 
 def prepare(cloud):
     """Creates what the writes need, and lifts the quotas that they would reach."""
+    if "nova" not in cloud.services:
+        return {}
     project = cloud.project
     quotas = {"instances": -1, "cores": -1, "ram": -1, "key_pairs": -1}
     cloud.request("nova", "PUT", f"/os-quota-sets/{project}", {"quota_set": quotas}, WRITE_TIMEOUT)
@@ -221,7 +225,7 @@ def streams(cloud, writer):
     def read(service, path):
         return lambda: cloud.request(service, "GET", path)
 
-    return [
+    everything = [
         ("keystone", "login", 10, cloud.log_in),
         ("keystone", "read", 1, read("keystone", f"/projects?name={PREFIX}")),
         ("keystone", "write", 2, writer.project),
@@ -233,6 +237,7 @@ def streams(cloud, writer):
         ("glance", "read", 1, read("glance", "/images?limit=1")),
         ("placement", "read", 1, read("placement", f"/resource_providers?name={PREFIX}")),
     ]
+    return [stream for stream in everything if stream[0] in cloud.services]
 
 
 def load(settings):
@@ -268,9 +273,11 @@ def found(cloud):
     def own(items):
         return [item for item in items if item["name"].startswith(f"{PREFIX}-")]
 
+    projects = own(list_all("keystone", "/projects")["projects"])
+    if "nova" not in cloud.services:
+        return {"project": [project["id"] for project in projects]}
     network = cloud.find("neutron", "/networks", "networks", PREFIX)
     query = f"?network_id={network['id']}&fields=id&fields=name" if network else "?limit=0"
-    projects = own(list_all("keystone", "/projects")["projects"])
     ports = own(list_all("neutron", f"/ports{query}")["ports"])
     keypairs = own([item["keypair"] for item in pages(cloud, "/os-keypairs", "keypairs", keypair_name)])
     created = own(pages(cloud, "/servers", "servers", lambda server: server["id"]))
@@ -313,7 +320,7 @@ def delete(cloud, targets):
 
 def release(cloud, _):
     """Deletes the instances of the writes, which occupy memory."""
-    created = found(cloud)["server"]
+    created = found(cloud).get("server", [])
     delete(cloud, [("nova", f"/servers/{server}") for server in created])
     return created
 
@@ -321,11 +328,13 @@ def release(cloud, _):
 def clean(cloud, settings):
     """Deletes everything that `load` has created, and the instances under observation."""
     everything = found(cloud)
+    delete(cloud, [("keystone", f"/projects/{project}") for project in everything["project"]])
+    if "nova" not in cloud.services:
+        return
     observed = [server["id"] for server in servers(cloud, settings["instances"])]
     delete(cloud, [("nova", f"/servers/{server}") for server in everything["server"] + observed])
     delete(cloud, [("neutron", f"/ports/{port}") for port in everything["port"]])
     delete(cloud, [("nova", f"/os-keypairs/{keypair}") for keypair in everything["keypair"]])
-    delete(cloud, [("keystone", f"/projects/{project}") for project in everything["project"]])
     for service, path, kind in [("neutron", "/networks", "networks"), ("glance", "/images", "images")]:
         item = cloud.find(service, path, kind, PREFIX)
         delete(cloud, [(service, f"{path}/{item['id']}")] if item else [])
@@ -334,6 +343,8 @@ def clean(cloud, settings):
 
 
 def servers(cloud, names):
+    if not names:
+        return []
     everything = cloud.request("nova", "GET", "/servers/detail", timeout=LIST_TIMEOUT)["servers"]
     return [server for server in everything if server["name"] in names]
 

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::events::Event;
+use super::fault::Api;
 use super::view::View;
 use super::writes::{Found, Write};
 use crate::cloud::NAMESPACE;
@@ -52,6 +53,7 @@ pub(super) struct Load<'a> {
 struct Settings {
     gateway: Ipv4Addr,
     domain: String,
+    services: Vec<Api>,
     username: String,
     password_file: PathBuf,
     events: PathBuf,
@@ -79,6 +81,7 @@ impl<'a> Load<'a> {
         let settings = Settings {
             gateway,
             domain: view.domain.clone(),
+            services: view.apis.clone(),
             username: administrator.username.clone(),
             password_file: directory.join("password"),
             events: directory.join("events"),
@@ -231,14 +234,23 @@ mod tests {
 
     #[test]
     fn the_program_reads_the_settings_that_it_gets() {
-        for setting in
-            ["gateway", "domain", "username", "passwordFile", "events", "limitSeconds", "instances"]
-        {
+        let settings = [
+            "gateway",
+            "domain",
+            "services",
+            "username",
+            "passwordFile",
+            "events",
+            "limitSeconds",
+            "instances",
+        ];
+        for setting in settings {
             assert!(PROGRAM.contains(&format!("settings[\"{setting}\"]")), "{setting}");
         }
         let settings = Settings {
             gateway: Ipv4Addr::LOCALHOST,
             domain: String::new(),
+            services: vec![Api::Keystone],
             username: String::new(),
             password_file: PathBuf::new(),
             events: PathBuf::new(),
@@ -247,5 +259,6 @@ mod tests {
         };
         let text = serde_json::to_string(&settings).unwrap();
         assert!(text.contains("\"limitSeconds\":1") && text.contains("\"passwordFile\""), "{text}");
+        assert!(text.contains("\"services\":[\"keystone\"]"), "{text}");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use super::fault::Quorum;
+use super::fault::{Api, Quorum};
 use crate::cloud::{KIND, NAMESPACE, OPERATOR};
 use crate::command::output;
 use crate::directories::Directories;
@@ -99,6 +99,8 @@ pub(super) struct View {
     pub(super) cloud: String,
     /// The domain of the cloud's APIs.
     pub(super) domain: String,
+    /// The APIs that the cloud has.
+    pub(super) apis: Vec<Api>,
 }
 
 impl View {
@@ -118,7 +120,7 @@ impl View {
         let text = |path: &str| cloud.pointer(path).and_then(Value::as_str).map(ToOwned::to_owned);
         let name = text("/metadata/name").context("the cloud has no name")?;
         let domain = text("/spec/publicDomain").context("the cloud has no publicDomain")?;
-        Ok(Self { kubectl, cloud: name, domain })
+        Ok(Self { kubectl, cloud: name, domain, apis: apis(cloud) })
     }
 
     pub(super) fn state(&self) -> State {
@@ -175,6 +177,12 @@ impl View {
 
 fn is_highly_available(cloud: &Value) -> bool {
     cloud["spec"]["highAvailability"] == true
+}
+
+/// The APIs of a cloud that the load uses: all of them, which is the default, or Keystone alone.
+fn apis(cloud: &Value) -> Vec<Api> {
+    let is_enabled = |api: &Api| cloud["spec"][api.name().to_lowercase()]["enabled"] != false;
+    if Api::ALL.iter().all(is_enabled) { Api::ALL.to_vec() } else { vec![Api::Keystone] }
 }
 
 /// Objects of a kind.
@@ -239,6 +247,12 @@ mod tests {
             is_ready: true,
         };
         assert_eq!(pods.get("cloud-mariadb-0"), Some(&expected));
+    }
+
+    #[test]
+    fn the_load_uses_keystone_alone_where_another_api_is_disabled() {
+        assert_eq!(apis(&json!({ "spec": { "nova": { "replicas": 2 } } })), Api::ALL);
+        assert_eq!(apis(&json!({ "spec": { "nova": { "enabled": false } } })), [Api::Keystone]);
     }
 
     #[test]

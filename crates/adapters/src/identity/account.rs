@@ -1,9 +1,9 @@
 //! Projects, roles, users and role assignments.
 
 use openstack_operator_engine::ports::{IdentityAccount, Login};
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use snafu::OptionExt;
 
 use crate::http::{Body, Failure, MissingSnafu};
@@ -28,8 +28,7 @@ impl Entry {
 pub(super) async fn ensure_project(session: &Session<'_>, name: &str) -> Result<bool, Failure> {
     let Some(project) = find_project(session, name).await? else {
         let body = json!({"name": name, "domain_id": DOMAIN, "enabled": true});
-        session.create(&PROJECTS, Body::Plain(body)).await?;
-        return Ok(true);
+        return create_shared(session, &PROJECTS, body).await;
     };
     enable(session, &PROJECTS, &project).await
 }
@@ -38,8 +37,15 @@ pub(super) async fn ensure_role(session: &Session<'_>, name: &str) -> Result<boo
     if find_role(session, name).await?.is_some() {
         return Ok(false);
     }
-    session.create(&ROLES, Body::Plain(json!({"name": name}))).await?;
-    Ok(true)
+    create_shared(session, &ROLES, json!({"name": name})).await
+}
+
+/// Creates an entry that several objects use, unless another one has created it meanwhile.
+async fn create_shared(session: &Session<'_>, collection: &Collection, body: Value) -> Result<bool, Failure> {
+    match session.create(collection, Body::Plain(body)).await {
+        Err(Failure::Rejection { status: StatusCode::CONFLICT, .. }) => Ok(false),
+        created => created.map(|_| true),
+    }
 }
 
 /// Ensures that the user exists, is enabled, has the password, and has the roles in the project.

@@ -86,6 +86,15 @@ async fn the_first_call_creates_everything_and_the_second_writes_nothing() -> Ou
 }
 
 #[tokio::test]
+async fn projects_and_roles_may_be_created_by_another_object_meanwhile() -> Outcome {
+    let (server, identity) = start().await?;
+    server.change(|state| state.is_raced = true);
+    identity.ensure(&administrator(&server), &entries()).await?;
+    assert_eq!(server.change(|state| state.assignments.len()), 2);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_token_is_reused_until_it_is_rejected() -> Outcome {
     let (server, identity) = start().await?;
     let administrator = administrator(&server);

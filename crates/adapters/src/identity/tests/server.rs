@@ -18,6 +18,8 @@ pub(super) struct Directory {
     pub(super) administrator_logins: usize,
     pub(super) token_lifetime: SignedDuration,
     pub(super) rejects_users: bool,
+    /// Another client creates every project and role first.
+    pub(super) is_raced: bool,
     tokens: BTreeSet<String>,
     last_id: usize,
 }
@@ -30,6 +32,7 @@ impl Default for Directory {
             administrator_logins: 0,
             token_lifetime: SignedDuration::from_hours(1),
             rejects_users: false,
+            is_raced: false,
             tokens: BTreeSet::new(),
             last_id: 0,
         }
@@ -122,6 +125,10 @@ impl FakeService for Directory {
             ["users"] if self.rejects_users => {
                 let message = format!("{} is too short", request.body["user"]["password"]);
                 FakeResponse::new(400, json!({"error": {"message": message}}))
+            }
+            [collection @ ("projects" | "roles")] if self.is_raced => {
+                self.insert(collection, request.body[singular(collection)].clone());
+                FakeResponse::new(409, json!({"error": {"message": "Duplicate entry"}}))
             }
             [collection] => {
                 let entry = self.insert(collection, request.body[singular(collection)].clone());
