@@ -11,7 +11,9 @@ use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
 use kube::runtime::events::{Event, EventType, Recorder};
 use kube::{Client, ResourceExt};
 use openstack_operator_engine::index::ChildIndex;
-use openstack_operator_engine::ports::{Announcement, ChildReference, Cluster, PortError, PortResult};
+use openstack_operator_engine::ports::{
+    Announcement, ChildReference, Cluster, PortError, PortResult, WriteMode,
+};
 use openstack_operator_model::kind::{CHILD_KINDS, Kind};
 use openstack_operator_model::lower::{MANAGED_BY_LABEL, MANAGER, Manifest};
 use serde_json::{Value, json};
@@ -195,33 +197,42 @@ impl Cluster for KubeCluster {
         namespace: &str,
         name: &str,
         metadata: Value,
-    ) -> PortResult<()> {
+    ) -> PortResult<Option<String>> {
         self.notify_write("patch");
         let api = self.api(kind, namespace);
         let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let patch = Patch::Merge(json!({"metadata": metadata}));
-        within(TIMEOUT, api.patch_metadata(name, &parameters, &patch)).await.map_err(|failure| {
-            failure.into_port_error(kind, format!("patch metadata of {}", title(kind, namespace, name)))
-        })?;
-        Ok(())
+        let patched =
+            within(TIMEOUT, api.patch_metadata(name, &parameters, &patch)).await.map_err(|failure| {
+                failure.into_port_error(kind, format!("patch metadata of {}", title(kind, namespace, name)))
+            })?;
+        Ok(patched.metadata.resource_version)
     }
 
-    async fn write_status(&self, kind: Kind, namespace: &str, name: &str, status: Value) -> PortResult<()> {
-        self.notify_write("status");
-        let api = self.api(kind, namespace);
+    async fn write_status(
+        &self,
+        kind: Kind,
+        object: &DynamicObject,
+        status: &Value,
+        mode: WriteMode,
+    ) -> PortResult<DynamicObject> {
+        if mode == WriteMode::Store {
+            self.notify_write("status");
+        }
+        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        let api = self.api(kind, &namespace);
+        // The version protects records from a former leader, whose write arrives late.
         let body = json!({
             "apiVersion": kind.api_version(),
             "kind": kind.kind,
-            "metadata": {"name": name},
+            "metadata": {"name": name, "resourceVersion": object.metadata.resource_version},
             "status": status,
         });
-        let parameters = PatchParams::apply(MANAGER).force();
-        within(TIMEOUT, api.patch_status(name, &parameters, &Patch::Apply(&body))).await.map_err(
-            |failure| {
-                failure.into_port_error(kind, format!("write the status of {}", title(kind, namespace, name)))
-            },
-        )?;
-        Ok(())
+        let parameters =
+            PatchParams { dry_run: mode == WriteMode::DryRun, ..PatchParams::apply(MANAGER).force() };
+        within(TIMEOUT, api.patch_status(&name, &parameters, &Patch::Apply(&body))).await.map_err(|failure| {
+            failure.into_port_error(kind, format!("write the status of {}", title(kind, &namespace, &name)))
+        })
     }
 
     async fn children(&self, namespace: &str, owner_uid: &str) -> PortResult<Vec<ChildReference>> {

@@ -1,18 +1,18 @@
 //! Applying: sends only manifests that differ from the live object.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
 use openstack_operator_model::assess::{self, JobOutcome};
 use openstack_operator_model::condition::Progress;
-use openstack_operator_model::kind::{JOB, Kind, POD, STATEFUL_SET};
+use openstack_operator_model::kind::{JOB, POD, STATEFUL_SET};
 use openstack_operator_model::lower::{APPLIED_ANNOTATION, Manifest, TASK_ANNOTATION};
 use openstack_operator_model::name;
 use serde_json::Value;
 
 use crate::engine::Engine;
+use crate::intent::location;
 use crate::ports::PortResult;
 use crate::volume::Growth;
 
@@ -25,30 +25,6 @@ pub(crate) enum Applied {
     /// Applied, except for a part that needs the user.
     Limited(Box<DynamicObject>, Progress),
     NotYet(Progress),
-}
-
-/// Manifests that the API server stores in another form than they were sent in, so that comparing them is useless.
-#[derive(Default)]
-pub(crate) struct AppliedIntents {
-    known: Mutex<HashMap<Location, Revision>>,
-}
-
-type Location = (Kind, String, String);
-/// Hash of the manifest, and the generation of the object after it was applied.
-type Revision = (String, String);
-
-impl AppliedIntents {
-    fn matches(&self, location: &Location, revision: &Revision) -> bool {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(location) == Some(revision)
-    }
-
-    fn remember(&self, location: Location, revision: Revision) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(location, revision);
-    }
-
-    fn forget(&self, location: &Location) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(location);
-    }
 }
 
 impl Engine {
@@ -118,7 +94,7 @@ impl Engine {
         if contains(&to_json(&live), &annotated.body) {
             self.applied.forget(&location);
         } else {
-            self.applied.remember(location, (intent_hash(manifest), generation(&live)));
+            self.applied.remember(manifest, location, (intent_hash(manifest), generation(&live)));
         }
         Ok(Applied::Live(Box::new(live)))
     }
@@ -210,10 +186,6 @@ fn foreign_owner(manifest: &Manifest, live: &DynamicObject) -> Option<String> {
     ))
 }
 
-fn location(namespace: &str, manifest: &Manifest) -> Location {
-    (manifest.kind, namespace.to_owned(), manifest.name.clone())
-}
-
 fn intent_hash(manifest: &Manifest) -> String {
     name::hash(manifest.body.to_string())
 }
@@ -267,7 +239,7 @@ fn contains(live: &Value, wanted: &Value) -> bool {
     }
 }
 
-fn is_empty(value: &Value) -> bool {
+pub(crate) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Object(fields) => fields.is_empty(),
         Value::Array(items) => items.is_empty(),

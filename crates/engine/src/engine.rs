@@ -11,7 +11,7 @@ use openstack_operator_model::kind::Kind;
 use openstack_operator_model::lower::Instance;
 use openstack_operator_model::service::{AnyService, Invalid, Site};
 
-use crate::apply::AppliedIntents;
+use crate::intent::AppliedIntents;
 use crate::ports::{PortError, Ports};
 use crate::route::NeedIndex;
 

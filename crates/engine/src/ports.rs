@@ -49,19 +49,34 @@ pub trait Cluster: Send + Sync {
     /// Deletes the object with this uid, but keeps its dependents without an owner. Succeeds if it no longer exists or
     /// has been recreated.
     async fn delete_and_orphan(&self, kind: Kind, namespace: &str, name: &str, uid: &str) -> PortResult<()>;
-    /// Merges into metadata. With a `resourceVersion`, the call fails with `Conflict` if the object has changed.
+    /// Merges into metadata, and returns the new `resourceVersion`. With a `resourceVersion` in the request, the call
+    /// fails with `Conflict` if the object has changed.
     async fn patch_metadata(
         &self,
         kind: Kind,
         namespace: &str,
         name: &str,
         metadata: Value,
-    ) -> PortResult<()>;
-    /// Replaces the status by server-side apply.
-    async fn write_status(&self, kind: Kind, namespace: &str, name: &str, status: Value) -> PortResult<()>;
+    ) -> PortResult<Option<String>>;
+    /// Replaces the status by server-side apply, and returns the object as stored, without fields that its CRD does not
+    /// have. Fails with `Conflict` if the object has changed since it was read.
+    async fn write_status(
+        &self,
+        kind: Kind,
+        object: &DynamicObject,
+        status: &Value,
+        mode: WriteMode,
+    ) -> PortResult<DynamicObject>;
     /// Children of an owner.
     async fn children(&self, namespace: &str, owner_uid: &str) -> PortResult<Vec<ChildReference>>;
     async fn publish(&self, object: &DynamicObject, event: Announcement) -> PortResult<()>;
+}
+
+/// Whether the API server stores a write, or only answers as if it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteMode {
+    Store,
+    DryRun,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -31,6 +31,7 @@ impl Engine {
                 "deleting a child that the plan no longer contains"
             );
             self.ports.cluster.delete(child.kind, &instance.namespace, &child.name, &child.uid).await?;
+            self.applied.forget(&(child.kind, instance.namespace.clone(), child.name));
         }
         Ok(())
     }

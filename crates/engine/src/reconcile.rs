@@ -30,17 +30,19 @@ impl Engine {
 
     async fn attempt(&self, key: &Key) -> PortResult<Outcome> {
         let Some(service) = self.service(key.kind) else { return Ok(Outcome::Gone) };
-        let Some(object) = self.ports.cluster.get(key.kind, &key.namespace, &key.name).await? else {
+        let Some(mut object) = self.ports.cluster.get(key.kind, &key.namespace, &key.name).await? else {
             self.needs.remove(key);
+            self.applied.forget_owner(key);
             return Ok(Outcome::Gone);
         };
         let before = match gather::status(&object.data) {
             Ok(status) => status,
             Err(error) => {
                 let message = format!(
-                    "cannot read the status of {key}: {error}; the operator changes nothing until you correct the \
-                     status or run the operator version that wrote it"
+                    "cannot read the status of {key}: {error}; a newer operator version has written it: run that \
+                     version again, or correct the status; until then the operator changes nothing"
                 );
+                self.report_stall(key, &object, Stall::UnreadableStatus(message.clone())).await?;
                 return Ok(Outcome::Failed { message });
             }
         };
@@ -52,7 +54,7 @@ impl Engine {
         let stopped = if paused.is_some_and(|value| value == "true") {
             Err(Stop::Stall(Stall::Paused))
         } else {
-            self.add_finalizer(key, &object).await?;
+            self.add_finalizer(key, &object, &mut work).await?;
             self.work(key, service, &object, &mut work).await
         };
         let failure = match stopped {
@@ -69,19 +71,21 @@ impl Engine {
         };
         work.status.served |= work.findings.available == Some(true);
         let outcome = work.outcome(failure);
+        object.metadata.resource_version.clone_from(&work.version);
         self.report(key, &object, &before, &work.findings, work.status).await?;
         Ok(outcome)
     }
 
-    async fn add_finalizer(&self, key: &Key, object: &DynamicObject) -> PortResult<()> {
+    async fn add_finalizer(&self, key: &Key, object: &DynamicObject, work: &mut Work) -> PortResult<()> {
         let mut finalizers = object.metadata.finalizers.clone().unwrap_or_default();
         if finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
             return Ok(());
         }
         finalizers.push(FINALIZER.to_owned());
-        let metadata =
-            json!({ "finalizers": finalizers, "resourceVersion": object.metadata.resource_version });
-        self.ports.cluster.patch_metadata(key.kind, &key.namespace, &key.name, metadata).await
+        let metadata = json!({ "finalizers": finalizers, "resourceVersion": work.version });
+        work.version =
+            self.ports.cluster.patch_metadata(key.kind, &key.namespace, &key.name, metadata).await?;
+        Ok(())
     }
 
     async fn work(
@@ -130,7 +134,7 @@ impl Engine {
             work.current = ConditionType::Pruned;
             self.undo_unwanted(&key.namespace, &effects, &mut work.status.effects).await?;
             self.prune(&instance, &plan, &manifests).await?;
-            self.forget_accepted_losses(key, object, work).await?;
+            self.forget_accepted_losses(key, work).await?;
         }
         // Nodes leave even while other parts are not done, and pruning does not depend on nodes.
         if let Some(roster) = &plan.agents {
@@ -142,15 +146,17 @@ impl Engine {
     }
 
     /// Removes the annotation once the object is complete again, so that it does not apply to a later loss.
-    async fn forget_accepted_losses(&self, key: &Key, object: &DynamicObject, work: &Work) -> PortResult<()> {
+    async fn forget_accepted_losses(&self, key: &Key, work: &mut Work) -> PortResult<()> {
         if work.accepted_losses.is_empty() || work.requeue_now {
             return Ok(());
         }
         let metadata = json!({
             "annotations": { ACCEPT_LOSS_ANNOTATION: null },
-            "resourceVersion": object.metadata.resource_version,
+            "resourceVersion": work.version,
         });
-        self.ports.cluster.patch_metadata(key.kind, &key.namespace, &key.name, metadata).await
+        work.version =
+            self.ports.cluster.patch_metadata(key.kind, &key.namespace, &key.name, metadata).await?;
+        Ok(())
     }
 
     /// Ensures Secrets, databases and message buses.

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use futures::{StreamExt, TryStreamExt};
 use kube::core::{DynamicObject, PartialObjectMeta};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use openstack_operator_model::kind::{CHILD_KINDS, Kind, NODE, POD, SECRET};
 use openstack_operator_model::lower::{MANAGED_BY_LABEL, MANAGER};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
@@ -37,8 +39,11 @@ impl Runner {
         let queue = Arc::new(Queue::<Key>::default());
         let kinds: Arc<[Kind]> = self.engine.kinds().into();
         let mut tasks = JoinSet::new();
+        let mut lists = Vec::new();
         for kind in kinds.iter().chain(CHILD_KINDS).chain(&[POD, NODE]).copied() {
             let router = Router::new(kind, kinds.clone(), self.children.clone());
+            let (listed, list) = oneshot::channel();
+            lists.push(list);
             tasks.spawn(watch(
                 client.clone(),
                 kind,
@@ -46,8 +51,12 @@ impl Runner {
                 router,
                 self.engine.clone(),
                 queue.clone(),
+                listed,
             ));
         }
+        // Until the index is complete, an object that is being deleted seems to have no parts left.
+        join_all(lists).await;
+        tracing::info!("listed all objects");
         let runner = Arc::new(self);
         for _ in 0..WORKERS {
             tasks.spawn(runner.clone().work(queue.clone()));
@@ -99,7 +108,8 @@ impl Runner {
     }
 }
 
-/// Watches one kind until the process ends.
+/// Watches one kind until the process ends. It drops `listed` once the kind's objects are listed, or if the cluster does
+/// not serve the kind.
 async fn watch(
     client: Client,
     kind: Kind,
@@ -107,7 +117,9 @@ async fn watch(
     mut router: Router,
     engine: Arc<Engine>,
     queue: Arc<Queue<Key>>,
+    listed: oneshot::Sender<()>,
 ) {
+    let mut listed = Some(listed);
     let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &kind.resource());
     // Users' Secrets and nodes do not carry the operator's label; all other relevant objects do.
     let all = kind == SECRET || kind == NODE || kinds.contains(&kind);
@@ -117,16 +129,24 @@ async fn watch(
     loop {
         match events.try_next().await {
             Ok(Some(event)) => {
+                let is_listed = matches!(event, watcher::Event::InitDone);
                 for key in router.route(event, &engine.needs) {
                     queue.push(key, DEBOUNCE);
                 }
+                listed = listed.filter(|_| !is_listed);
             }
             // The stream never ends; it retries after errors with backoff.
             Ok(None) => return,
             Err(error) => {
+                listed = listed.filter(|_| !is_not_served(&error));
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(kind = kind.kind, error, "watch interrupted; retrying");
             }
         }
     }
+}
+
+/// Whether the cluster does not serve the kind, which then has no objects.
+fn is_not_served(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
 }

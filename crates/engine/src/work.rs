@@ -25,6 +25,8 @@ pub(crate) struct Work {
     pub(crate) current: ConditionType,
     /// The next step depends on the new status: reconcile again at once.
     pub(crate) requeue_now: bool,
+    /// Version of the object after the last write of this reconcile. A status for another version is a conflict.
+    pub(crate) version: Option<String>,
     /// Names of Secrets and databases whose loss the user has accepted.
     pub(crate) accepted_losses: BTreeSet<String>,
 }
@@ -39,6 +41,7 @@ impl Work {
             due: None,
             current: ConditionType::InputsReady,
             requeue_now: false,
+            version: object.metadata.resource_version.clone(),
             accepted_losses: names.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
         }
     }

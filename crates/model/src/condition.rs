@@ -138,6 +138,10 @@ pub enum Stall {
     InvalidSpec(String),
     Bug(String),
     Paused,
+    /// The CRD does not have all fields of the status, so the operator cannot record what it does.
+    OutdatedCrd(String),
+    /// A newer operator has written the status.
+    UnreadableStatus(String),
 }
 
 /// Findings of one reconcile.
@@ -179,6 +183,8 @@ const SUMMARY: [ConditionType; 5] = [
 const DEGRADED: &str = "Degraded";
 /// Reason of a part that only the user can resolve.
 const ACTION_REQUIRED: &str = "ActionRequired";
+/// Reason of an object whose CRD is older than the operator.
+const OUTDATED_CRD: &str = "OutdatedCRD";
 /// Maximum number of losses in a message.
 const MOST_LOSSES: usize = 5;
 
@@ -232,6 +238,14 @@ pub fn conditions(
     conditions
 }
 
+/// Whether the last reconcile found that the CRD is older than the operator.
+pub fn has_outdated_crd(conditions: &[Condition]) -> bool {
+    let stalled = ConditionType::Stalled.name();
+    conditions
+        .iter()
+        .any(|known| known.type_ == stalled && known.status == "True" && known.reason == OUTDATED_CRD)
+}
+
 fn state(progress: &Progress) -> Statement {
     match progress {
         Progress::Done => statement(true, "Succeeded", ""),
@@ -266,6 +280,8 @@ fn summary(findings: &Findings, available: bool, losses: &str) -> [(ConditionTyp
         (Some(Stall::InvalidSpec(message)), _) => Some(("InvalidSpec", message.clone())),
         (Some(Stall::Bug(message)), _) => Some(("Bug", message.clone())),
         (Some(Stall::Paused), _) => Some(("Paused", "paused by annotation".to_owned())),
+        (Some(Stall::OutdatedCrd(message)), _) => Some((OUTDATED_CRD, message.clone())),
+        (Some(Stall::UnreadableStatus(message)), _) => Some(("UnreadableStatus", message.clone())),
         (None, Some(message)) => Some((ACTION_REQUIRED, message.to_owned())),
         (None, None) => None,
     };

@@ -99,25 +99,48 @@ pub(crate) fn check_extra_config(common: &Common, files: &[&str]) -> Result<(), 
     }
 }
 
+/// Fields that set options which pods get by their environment.
+const FIELDS: [(&str, &str); 10] = [
+    ("CONNECTION", "`database`"),
+    ("TRANSPORT_URL", "`messaging` of the service or of its cell"),
+    ("USERNAME", "`keystone`"),
+    ("PASSWORD", "`keystone`"),
+    ("APPLICATION_CREDENTIAL_ID", "`keystone`"),
+    ("APPLICATION_CREDENTIAL_SECRET", "`keystone`"),
+    ("VIRT_TYPE", "`virtType`"),
+    ("BRIDGE_MAPPINGS", "`ovs`"),
+    ("S3_STORE_ACCESS_KEY", "`storage.s3`"),
+    ("S3_STORE_SECRET_KEY", "`storage.s3`"),
+];
+
 /// Rejects options that pods get by their environment: oslo.config prefers it to files, so they would have no effect.
 pub(crate) fn check_overrides(common: &Common, plan: &Plan) -> Result<(), Invalid> {
     let pods = plan.workloads.iter().map(|workload| &workload.pod);
     let containers = pods.flat_map(|pod| pod.setup.iter().chain(&pod.containers));
-    let variables: BTreeSet<&str> = containers
-        .flat_map(|container| &container.environment)
-        .map(|variable| variable.name.as_str())
-        .collect();
+    let variables = containers.flat_map(|container| &container.environment);
+    // Scripts set variables that depend on the node.
+    let lines = plan.files.values().flat_map(|text| text.lines());
+    let scripted = lines.filter_map(|line| line.split_once('=')).map(|(name, _)| name);
+    let variables: BTreeSet<&str> =
+        variables.map(|variable| variable.name.as_str()).chain(scripted).collect();
     for (file, sections) in &common.extra_config {
         let options = sections
             .iter()
             .flat_map(|(section, options)| options.keys().map(move |option| (section, option)));
         for (section, option) in options {
-            let variable = format!("OS_{section}__{option}").to_uppercase().replace('-', "_");
+            let name = option.to_uppercase().replace('-', "_");
+            let variable = format!("OS_{}__{name}", section.to_uppercase().replace('-', "_"));
             if variables.contains(variable.as_str()) {
+                let field = FIELDS.iter().find(|(option, _)| *option == name);
+                let instead = field.map_or_else(
+                    || "the operator derives its value".to_owned(),
+                    |(_, field)| format!("use the field {field}"),
+                );
                 return Err(Invalid::new(
                     format!("spec.extraConfig.{file:?}.{section}.{option}"),
-                    "would have no effect, because the pods get this option by their environment: remove it, and use \
-                     the other fields of the spec",
+                    format!(
+                        "would have no effect, because the pods get this option by their environment: remove it; {instead}"
+                    ),
                 ));
             }
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use kube::core::DynamicObject;
 use openstack_operator_engine::ports::{
-    Announcement, ChildReference, Cluster, Environment, PortError, PortResult,
+    Announcement, ChildReference, Cluster, Environment, PortError, PortResult, WriteMode,
 };
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::lower::Manifest;
@@ -17,6 +17,9 @@ use crate::lock;
 use crate::script::{Attempt, Script};
 use crate::store::{self, Key, Manager, Rejection, Store};
 
+pub use self::fault::OldCrd;
+
+mod fault;
 mod settle;
 
 /// API of the cluster, and other controllers, which act on request.
@@ -34,6 +37,7 @@ struct State {
     held: BTreeSet<(Kind, String)>,
     failing_jobs: BTreeSet<String>,
     announcements: Vec<Announced>,
+    faults: fault::Faults,
 }
 
 /// An event and its object.
@@ -82,10 +86,7 @@ impl FakeCluster {
     ) -> PortResult<T> {
         let mut state = lock(&self.state);
         attempt.write()?;
-        act(&mut state).map_err(|rejection| match rejection {
-            Rejection::Conflict => attempt.conflict(),
-            Rejection::Refused(reason) => attempt.refused(reason),
-        })
+        act(&mut state).map_err(|rejection| rejected(attempt, rejection))
     }
 }
 
@@ -152,23 +153,50 @@ impl Cluster for FakeCluster {
         namespace: &str,
         name: &str,
         metadata: Value,
-    ) -> PortResult<()> {
+    ) -> PortResult<Option<String>> {
         let attempt = self.script.begin("patch_metadata", kind.kind, name)?;
         let key = Key::new(kind, namespace, name);
         let now = self.environment.now();
-        self.write(&attempt, |state| state.store.patch_metadata(&key, &metadata, now))
+        let version = |body: Value| body["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+        self.write(&attempt, |state| state.store.patch_metadata(&key, &metadata, now).map(version))
     }
 
-    async fn write_status(&self, kind: Kind, namespace: &str, name: &str, status: Value) -> PortResult<()> {
-        let attempt = self.script.begin("write_status", kind.kind, name)?;
-        let key = Key::new(kind, namespace, name);
+    async fn write_status(
+        &self,
+        kind: Kind,
+        object: &DynamicObject,
+        status: &Value,
+        mode: WriteMode,
+    ) -> PortResult<DynamicObject> {
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        let key = Key::new(kind, &text(&object.metadata.namespace), &text(&object.metadata.name));
+        let version = object.metadata.resource_version.as_deref();
         let now = self.environment.now();
-        self.write(&attempt, |state| state.store.set_status(&key, status, now).map(|_| ()))
+        let write = |state: &mut State| {
+            if let Some(competing) = state.faults.take_competing(&key) {
+                state.store.set_status(&key, competing, now)?;
+            }
+            let status = state.faults.admit(kind, status.clone())?;
+            state.store.write_status(&key, version, status, now)
+        };
+        let verb = if mode == WriteMode::Store { "write_status" } else { "try_status" };
+        let attempt = self.script.begin(verb, kind.kind, &key.name)?;
+        let stored = match mode {
+            WriteMode::Store => self.write(&attempt, write),
+            WriteMode::DryRun => {
+                let mut state = lock(&self.state).clone();
+                write(&mut state).map_err(|rejection| rejected(&attempt, rejection))
+            }
+        };
+        dynamic(&attempt, stored?)
     }
 
     async fn children(&self, namespace: &str, owner_uid: &str) -> PortResult<Vec<ChildReference>> {
         self.script.begin("children", "owner", owner_uid)?;
         let state = lock(&self.state);
+        if let Some(index) = &state.faults.index {
+            return Ok(index.children_of(owner_uid));
+        }
         let owned = state.store.objects().filter(|(key, body)| {
             key.namespace == namespace && store::owners(body).any(|owner| owner == owner_uid)
         });
@@ -192,6 +220,13 @@ impl Cluster for FakeCluster {
             state.announcements.push(announced);
             Ok(())
         })
+    }
+}
+
+fn rejected(attempt: &Attempt<'_>, rejection: Rejection) -> PortError {
+    match rejection {
+        Rejection::Conflict => attempt.conflict(),
+        Rejection::Refused(reason) => attempt.refused(reason),
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use crate::agents::{AgentEntry, AgentState, FakeAgents};
 pub use crate::bus::{BusState, FakeBus};
-pub use crate::cluster::{Announced, FakeCluster};
+pub use crate::cluster::{Announced, FakeCluster, OldCrd};
 pub use crate::environment::FakeEnvironment;
 pub use crate::examples::examples;
 pub use crate::identity::{CatalogEntry, FakeIdentity, IdentityState, UserEntry};

@@ -113,12 +113,13 @@ impl Store {
         }
     }
 
+    /// Returns the new object.
     pub(crate) fn patch_metadata(
         &mut self,
         key: &Key,
         changes: &Value,
         now: Timestamp,
-    ) -> Result<(), Rejection> {
+    ) -> Result<Value, Rejection> {
         let mut stored = self.objects.get(key).ok_or(Rejection::Conflict)?.clone();
         admission::preconditions(Some(changes), Some(&stored.body))?;
         let mut changes = changes.as_object().cloned().unwrap_or_default();
@@ -126,8 +127,7 @@ impl Store {
         if let Some(metadata) = stored.body["metadata"].as_object_mut() {
             merge::patch(metadata, &changes);
         }
-        self.save(key, stored, now);
-        Ok(())
+        Ok(self.save(key, stored, now))
     }
 
     /// Changes an object like `kubectl edit`.
@@ -141,6 +141,19 @@ impl Store {
         change(&mut stored.body);
         self.save(key, stored, now);
         Ok(())
+    }
+
+    /// Replaces the status of the version that the operator has read, and returns the new object.
+    pub(crate) fn write_status(
+        &mut self,
+        key: &Key,
+        version: Option<&str>,
+        status: Value,
+        now: Timestamp,
+    ) -> Result<Value, Rejection> {
+        admission::preconditions(Some(&json!({ "resourceVersion": version })), self.get(key))?;
+        self.set_status(key, status, now)?;
+        self.get(key).cloned().ok_or(Rejection::Conflict)
     }
 
     /// Returns whether the status changed.

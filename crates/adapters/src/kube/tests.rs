@@ -183,18 +183,30 @@ async fn only_the_object_with_the_uid_is_deleted() -> Outcome {
 #[tokio::test]
 async fn metadata_is_merged_and_status_is_applied() -> Outcome {
     let path = "apis/openstack.k8s.io/v1alpha1/namespaces/space/examples/thing";
-    let state = ApiServer::default().answers("PATCH", path, 200, object("1")).answers(
+    let version = |version: &str| {
+        let mut object = object("1");
+        object["metadata"]["resourceVersion"] = json!(version);
+        object
+    };
+    let state = ApiServer::default().answers("PATCH", path, 200, version("8")).answers(
         "PATCH",
         &format!("{path}/status"),
         200,
-        object("1"),
+        version("9"),
     );
     let (server, cluster) = start(state).await?;
-    cluster
+    let patched = cluster
         .patch_metadata(OWN, "space", "thing", json!({"finalizers": null, "resourceVersion": "7"}))
         .await?;
-    cluster.write_status(OWN, "space", "thing", json!({"phase": "Ready"})).await?;
+    assert_eq!(patched.as_deref(), Some("8"));
+    let mut read: DynamicObject = serde_json::from_value(object("1"))?;
+    read.metadata.resource_version = patched;
+    let stored = cluster.write_status(OWN, &read, &json!({"phase": "Ready"}), WriteMode::Store).await?;
+    assert_eq!(stored.metadata.resource_version.as_deref(), Some("9"));
+    cluster.write_status(OWN, &read, &json!({}), WriteMode::DryRun).await?;
     let requests = server.requests();
+    assert_eq!(requests[1].field("dryRun"), None);
+    assert_eq!(requests[2].field("dryRun"), Some("All"));
     assert_eq!(requests[0].header("content-type"), "application/merge-patch+json");
     assert_eq!(requests[0].body, json!({"metadata": {"finalizers": null, "resourceVersion": "7"}}));
     assert_eq!(requests[1].field("force"), Some("true"));
@@ -203,10 +215,21 @@ async fn metadata_is_merged_and_status_is_applied() -> Outcome {
         json!({
             "apiVersion": "openstack.k8s.io/v1alpha1",
             "kind": "Example",
-            "metadata": {"name": "thing"},
+            "metadata": {"name": "thing", "resourceVersion": "8"},
             "status": {"phase": "Ready"},
         })
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_status_of_an_earlier_version_of_the_object_is_a_conflict() -> Outcome {
+    let path = "apis/openstack.k8s.io/v1alpha1/namespaces/space/examples/thing/status";
+    let conflict = status(409, "examples", "thing", "the object has been modified");
+    let (_server, cluster) = start(ApiServer::default().answers("PATCH", path, 409, conflict)).await?;
+    let read: DynamicObject = serde_json::from_value(object("1"))?;
+    let error = failure(cluster.write_status(OWN, &read, &json!({}), WriteMode::Store).await)?;
+    assert!(matches!(error, PortError::Conflict { .. }));
     Ok(())
 }
 
@@ -306,7 +329,8 @@ async fn the_callback_runs_for_every_write() -> Outcome {
     drop(cluster.apply("space", &manifest(CONFIG_MAP)).await);
     drop(cluster.delete(CONFIG_MAP, "space", "thing", "1").await);
     drop(cluster.patch_metadata(CONFIG_MAP, "space", "thing", json!({})).await);
-    drop(cluster.write_status(OWN, "space", "thing", json!({})).await);
+    drop(cluster.write_status(OWN, &object, &json!({}), WriteMode::DryRun).await);
+    drop(cluster.write_status(OWN, &object, &json!({}), WriteMode::Store).await);
     drop(cluster.publish(&object, announcement("x")).await);
     let notified = std::mem::take(&mut *verbs.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
     assert_eq!(notified, ["apply", "delete", "patch", "status", "event"]);

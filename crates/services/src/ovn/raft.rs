@@ -78,14 +78,14 @@ pub(super) fn direct(
     scale_down(database, pods, wanted, members, direction);
     let Some(first) = empty.first() else { return };
     match (direction.memory.get(database).cloned(), silent) {
-        // The instruction is pending.
-        (Some(uid), _) if uid == first.uid => instruct(direction, first, "begin"),
         // The cluster exists: empty members join it.
         (Some(_), _) if holders > 0 => {
-            for member in empty {
+            for member in empty.into_iter().filter(|member| !has_bootstrapped(member)) {
                 instruct(direction, member, "join");
             }
         }
+        // The instruction is pending.
+        (Some(uid), _) if uid == first.uid => instruct(direction, first, "begin"),
         (_, Some(pod)) => {
             let reason = format!("pod {pod} has not reported the content of its volume");
             direction.waiting.get_or_insert(reason);
@@ -105,6 +105,12 @@ pub(super) fn direct(
             direction.memory.insert(database.to_owned(), first.uid.clone());
         }
     }
+}
+
+/// Whether the member has bootstrapped the cluster, so that the report from its start is outdated.
+fn has_bootstrapped(member: &Member) -> bool {
+    let order = format!("begin/{}", member.uid);
+    member.restarts == 0 && member.annotations.get(ORDER) == Some(&order)
 }
 
 /// Removes the last member on scale-down: one at a time, and only while all remaining ones are ready.
@@ -235,6 +241,21 @@ mod tests {
         let members = [member(0, Some(EMPTY)), member(1, Some(DATA)), member(2, Some(DATA))];
         let direction = directed(&members, &[("northbound", "uid-of-an-earlier-pod")]);
         assert_eq!(orders(&direction), [("nb-0", "join/uid-0")]);
+    }
+
+    #[test]
+    fn members_join_while_the_first_one_is_not_ready() {
+        let first = instructed("begin/uid-0", member(0, Some(EMPTY)));
+        let members = [first, serving(1), serving(2), member(3, Some(EMPTY)), member(4, Some(EMPTY))];
+        let direction = directed(&members, &[("northbound", "uid-0"), ("northboundFormed", "true")]);
+        assert_eq!(orders(&direction), [("nb-3", "join/uid-3"), ("nb-4", "join/uid-4")]);
+    }
+
+    #[test]
+    fn a_recorded_member_without_an_instruction_joins_imported_data() {
+        let members = [member(0, Some(EMPTY)), member(1, Some(DATA))];
+        let direction = directed(&members, &[("northbound", "uid-0")]);
+        assert_eq!(orders(&direction), [("nb-0", "join/uid-0")], "a second cluster would form");
     }
 
     #[test]

@@ -111,8 +111,9 @@ fn no_secret_is_in_a_file_an_argument_or_a_plain_variable() {
         text.lines().find_map(|line| {
             let (name, value) = line.split_once('=')?;
             let (name, value) = (name.trim().to_lowercase(), value.trim());
-            // A variable, a placeholder or a path is not the value.
-            let reference = value.is_empty() || value.starts_with(['$', '%', '"', '\'', '/']);
+            // A variable, a placeholder or a path is not the value, with or without quotes.
+            let value = value.trim_start_matches(['"', '\'']);
+            let reference = value.is_empty() || value.starts_with(['$', '%', '/']);
             let reference = reference || matches!(value, "true" | "false");
             let secret = SECRET_WORDS.iter().any(|word| name.ends_with(word));
             let login = line.split("://").skip(1).any(|rest| {
@@ -124,6 +125,9 @@ fn no_secret_is_in_a_file_an_argument_or_a_plain_variable() {
     };
     assert!(shows("connection = mysql://x:y@host/db").is_some(), "the check detects a password");
     assert!(shows("  admin_password = hunter2").is_some());
+    assert!(shows("password = \"hunter2\"").is_some());
+    assert!(shows("PASSWORD='hunter2'").is_some());
+    assert!(shows("PASSWORD=\"$ROOT_PASSWORD\"").is_none());
     assert!(shows("--url=http://x:y@host").is_some());
     for (case, rendered) in rendered() {
         for manifest in &rendered.manifests {
@@ -140,18 +144,29 @@ fn no_secret_is_in_a_file_an_argument_or_a_plain_variable() {
 
 #[test]
 fn an_option_that_comes_by_the_environment_is_rejected_in_extra_config() {
-    for (title, section, option) in [
-        ("keystone-minimal", "database", "connection"),
-        ("nova-minimal", "DEFAULT", "transport_url"),
-        ("nova-compute-minimal", "DEFAULT", "transport_url"),
+    for (title, section, option, instead) in [
+        ("keystone-minimal", "database", "connection", "use the field `database`"),
+        ("nova-minimal", "DEFAULT", "transport_url", "use the field `messaging`"),
+        ("nova-minimal", "keystone_authtoken", "password", "use the field `keystone`"),
+        ("nova-compute-minimal", "DEFAULT", "transport_url", "use the field `messaging`"),
+        ("nova-compute-minimal", "DEFAULT", "host", "the operator derives its value"),
+        ("nova-compute-minimal", "DEFAULT", "my_ip", "the operator derives its value"),
+        ("nova-compute-minimal", "libvirt", "virt_type", "use the field `virtType`"),
     ] {
         let mut case = crate::fixture::case(title);
         let file = if title.starts_with("keystone") { "keystone.conf" } else { "nova.conf" };
         case.spec["extraConfig"] = json!({ file: { section: { option: "x" } } });
         let refused = case.render(&Observed::default()).err().unwrap();
         assert_eq!(refused.path, format!("spec.extraConfig.{file:?}.{section}.{option}"));
-        assert!(refused.reason.contains("remove it"), "{refused}");
+        assert!(refused.reason.contains(&format!("remove it; {instead}")), "{refused}");
     }
+}
+
+#[test]
+fn an_option_that_a_script_sets_only_on_some_nodes_can_be_overridden() {
+    let mut case = crate::fixture::case("nova-compute-minimal");
+    case.spec["extraConfig"] = json!({ "nova.conf": { "libvirt": { "cpu_mode": "host-passthrough" } } });
+    assert!(case.render(&Observed::default()).is_ok());
 }
 
 #[test]

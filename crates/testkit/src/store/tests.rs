@@ -159,7 +159,11 @@ fn a_patch_for_another_version_or_another_object_is_a_conflict() {
     assert_eq!(store.patch_metadata(&cloud, &stale, now()), Err(Rejection::Conflict));
     let former = json!({ "uid": format!("{UID}9"), "labels": { "a": "b" } });
     assert_eq!(store.patch_metadata(&cloud, &former, now()), Err(Rejection::Conflict));
+    let late = store.write_status(&cloud, version.as_str(), json!({ "late": true }), now());
+    assert_eq!(late, Err(Rejection::Conflict));
     let fresh = store.get(&cloud).unwrap()["metadata"]["resourceVersion"].clone();
+    let reported = store.write_status(&cloud, fresh.as_str(), json!({}), now()).unwrap();
+    let fresh = reported["metadata"]["resourceVersion"].clone();
     let current = json!({ "resourceVersion": fresh, "labels": { "a": "b" } });
     store.patch_metadata(&cloud, &current, now()).unwrap();
     assert_eq!(store.get(&cloud).unwrap()["metadata"]["labels"], json!({ "a": "b" }));
