@@ -8,6 +8,7 @@ mod load;
 mod measure;
 mod repair;
 mod report;
+mod schema;
 mod secret;
 mod victim;
 mod view;
@@ -154,6 +155,7 @@ fn drill(
     document: Option<&Document>,
 ) -> Result<(Vec<Row>, Result<()>)> {
     let view = View::find(directories)?;
+    schema::require_equal(&view)?;
     let faults = catalogue::expand(faults, &arguments.fault, &view.cloud, &view.secrets()?)?;
     let mut instances: BTreeMap<String, Ipv4Addr> = BTreeMap::new();
     for name in INSTANCES.into_iter().filter(|_| view.apis.contains(&Api::Nova)) {

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use super::events::{Stream, error_seconds, failing_since, longest_silence};
 use super::fault::{Api, Fault};
 use super::inject::Injector;
+use super::schema;
 use super::secret;
 use super::watch::{Waited, Watch, now, seconds_until_ready, window_since};
 use super::writes::{acknowledged, missing};
@@ -124,6 +125,8 @@ pub(super) fn run(
     }
     if row.ready.is_some() {
         read_back(&mut row, watch)?;
+        // A state transfer of any fault may have left a member with another schema.
+        row.failures.extend(schema::difference(&watch.view)?);
         watch.load.release()?;
         secret::forget_all(directories)?;
     }
