@@ -1,6 +1,7 @@
 //! Executes the plan of every service: gather, plan, lower, apply by phase, assess, prune, report.
 
 mod apply;
+mod claim;
 mod cleanup;
 mod database;
 mod effect;

@@ -10,6 +10,7 @@ use openstack_operator_model::plan::{Container, Plan, SecretContent, SecretPlan}
 use openstack_operator_model::service::AnyService;
 use serde_json::json;
 
+use crate::claim::Claim;
 use crate::engine::{Engine, FINALIZER, Key, Outcome, Stop, catch_panic, instance};
 use crate::gather::{self, Gathered};
 use crate::phase::Planned;
@@ -32,6 +33,7 @@ impl Engine {
         let Some(service) = self.service(key.kind) else { return Ok(Outcome::Gone) };
         let Some(object) = self.ports.cluster.get(key.kind, &key.namespace, &key.name).await? else {
             self.needs.remove(key);
+            self.reservations.forget(key);
             return Ok(Outcome::Gone);
         };
         let before = match gather::status(&object.data) {
@@ -102,6 +104,10 @@ impl Engine {
         if work.is_stopped() {
             return Ok(());
         }
+        let claim = self.claim_nodes(key, service, object, &gathered, work).await?;
+        if work.is_stopped() {
+            return Ok(());
+        }
         let memory = work.status.memory.clone();
         let plan = catch_panic("planning", || decoded.plan(&gathered.resolved, &self.site, &memory))?;
         work.status.endpoint.clone_from(&plan.endpoint);
@@ -111,7 +117,8 @@ impl Engine {
             plan.skipped.iter().map(|skip| format!("{} is not deployed: {}", skip.name, skip.reason));
         work.findings.remarks = skipped.chain(plan.remarks.iter().cloned()).collect();
         let effects = self.effects(&key.namespace, &plan).await?;
-        if !work.record_effects(&effects) {
+        let has_recorded = work.record_effects(&effects);
+        if !has_recorded || claim == Claim::New {
             return Ok(());
         }
         let observed = self.ensure_config(&instance, &plan, &gathered, work).await?;

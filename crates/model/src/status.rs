@@ -1,6 +1,6 @@
 //! Status of all kinds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
@@ -47,6 +47,9 @@ pub struct Status {
     /// Decisions that the operator must keep, e.g. the bootstrapped member of a cluster.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub memory: BTreeMap<String, String>,
+    /// Nodes that belong to the object: no other object may run the same software there.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub claimed_nodes: BTreeSet<String>,
     /// Nodes that run agents of the object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeStatus>,

@@ -178,6 +178,11 @@ impl<'a> Planning<'a> {
             let known = self.known.objects.get(key);
             let rows = known.map(|known| known.status.nodes.as_slice()).unwrap_or_default();
             resolved.nodes = self.nodes(&need, rows);
+            // A new object claims all its nodes.
+            resolved.claimed = known.map_or_else(
+                || resolved.nodes.keys().cloned().collect(),
+                |known| known.status.claimed_nodes.clone(),
+            );
             let leaving: Vec<String> = resolved.still_leaving(rows).cloned().collect();
             let labels = |name: &String| Some(self.known.nodes.as_ref()?.get(name)?.labels.clone());
             resolved.leaving =

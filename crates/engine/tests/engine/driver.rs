@@ -85,7 +85,8 @@ pub(crate) fn keys(world: &World, engine: &Engine) -> Vec<Key> {
     let mut keys = Vec::new();
     for kind in engine.kinds() {
         for body in world.cluster.objects(kind) {
-            keys.push(key(kind, body["metadata"]["name"].as_str().unwrap()));
+            let text = |field: &str| body["metadata"][field].as_str().unwrap().to_owned();
+            keys.push(Key { kind, namespace: text("namespace"), name: text("name") });
         }
     }
     keys

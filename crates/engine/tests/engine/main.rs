@@ -4,6 +4,7 @@
 
 mod blocked;
 mod bus;
+mod claims;
 mod cloud;
 mod degraded;
 mod deletion;
