@@ -8,7 +8,7 @@ use openstack_operator_model::condition::{ConditionType, Progress, Stall};
 use openstack_operator_model::lower::{self, Instance, Observed};
 use openstack_operator_model::plan::{Container, Plan, SecretContent, SecretPlan};
 use openstack_operator_model::service::AnyService;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::claim::Claim;
 use crate::engine::{Engine, FINALIZER, Key, Outcome, Stop, catch_panic, instance};
@@ -110,6 +110,11 @@ impl Engine {
         }
         let memory = work.status.memory.clone();
         let plan = catch_panic("planning", || decoded.plan(&gathered.resolved, &self.site, &memory))?;
+        if plan.has_images() {
+            let family = self.site.images.family(object.data.get("spec").unwrap_or(&Value::Null));
+            catch_panic("checking images", || work.status.check_family(family))?;
+            work.status.family = Some(family);
+        }
         work.status.endpoint.clone_from(&plan.endpoint);
         // Dependents may plan with it before it serves; their effects on it wait until it is Available.
         work.status.provides.clone_from(&plan.provides);

@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::common::Reference;
+use crate::image::Family;
+use crate::service::Invalid;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -26,6 +28,9 @@ pub struct Status {
     /// Image whose database schema is installed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub installed: Option<String>,
+    /// Family of the images. It cannot change once the object holds data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
     /// Databases with the installed schema. If one is lost, the operator does not replace it by an empty one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub databases: Vec<String>,
@@ -59,6 +64,24 @@ pub struct Status {
 }
 
 impl Status {
+    /// Rejects images of another family than those that wrote the data of the object. Versions of databases and message
+    /// buses differ between families, and a rollout does not convert data.
+    pub fn check_family(&self, family: Family) -> Result<(), Invalid> {
+        let holds_data = self.served || self.installed.is_some() || !self.memory.is_empty();
+        match self.family {
+            Some(known) if holds_data && known != family => {
+                let (known, wanted) = (known.name(), family.name());
+                let reason = format!(
+                    "images of family {known} wrote the data of this object, and images of family {wanted} cannot take it \
+                     over: set it to {known}, or the operator's default (--images-family). To change the family, deploy a \
+                     second cloud with family {wanted} and move users and workloads there"
+                );
+                Err(Invalid::new("spec.images.family", reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Short summary of the nodes or cells of the object.
     pub fn extent(&self) -> Option<String> {
         let cells = || {

@@ -4,6 +4,8 @@
 
 #[path = "cluster/annotate.rs"]
 mod annotate;
+#[path = "cluster/activation.rs"]
+mod activation;
 #[path = "cluster/api_server.rs"]
 mod api_server;
 #[path = "cluster/bundle.rs"]

@@ -31,7 +31,11 @@ pub(crate) fn world() -> World {
 
 /// A freshly started operator.
 pub(crate) fn engine(world: &World) -> Engine {
-    let images = ImageDefaults { family: Family::Kolla, registry: None, tags: BTreeMap::new() };
+    engine_with_images(world, ImageDefaults { family: Family::Kolla, registry: None, tags: BTreeMap::new() })
+}
+
+/// The same with other default images.
+pub(crate) fn engine_with_images(world: &World, images: ImageDefaults) -> Engine {
     let site = Site { images, cluster_domain: "cluster.local".to_owned() };
     Engine::new(&SERVICES, site, world.ports())
 }

@@ -11,6 +11,7 @@ mod deletion;
 mod driver;
 mod events;
 mod existing;
+mod family;
 mod faults;
 mod full_cloud;
 mod galera;
