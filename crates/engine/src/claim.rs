@@ -43,7 +43,7 @@ impl Reservations {
     /// Reserves nodes for an object. Fails with another object that has reserved one of them.
     fn reserve(&self, key: &Key, software: &'static str, nodes: &BTreeSet<String>) -> Result<(), Key> {
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        let places = || nodes.iter().map(|node| (software, node.clone()));
+        let places = || nodes.iter().map(move |node| (software, node.clone()));
         if let Some(other) = places().filter_map(|place| owners.get(&place)).find(|other| *other != key) {
             return Err(other.clone());
         }

@@ -7,7 +7,7 @@ use openstack_operator_model::common::{ACCEPT_LOSS_ANNOTATION, PAUSE_ANNOTATION}
 use openstack_operator_model::condition::{ConditionType, Progress, Stall};
 use openstack_operator_model::lower::{self, Instance, Observed};
 use openstack_operator_model::plan::{Container, Plan, SecretContent, SecretPlan};
-use openstack_operator_model::service::AnyService;
+use openstack_operator_model::service::{AnyObject, AnyService};
 use serde_json::{Value, json};
 
 use crate::claim::Claim;
@@ -108,19 +108,7 @@ impl Engine {
         if work.is_stopped() {
             return Ok(());
         }
-        let memory = work.status.memory.clone();
-        let plan = catch_panic("planning", || decoded.plan(&gathered.resolved, &self.site, &memory))?;
-        if plan.has_images() {
-            let family = self.site.images.family(object.data.get("spec").unwrap_or(&Value::Null));
-            catch_panic("checking images", || work.status.check_family(family))?;
-            work.status.family = Some(family);
-        }
-        work.status.endpoint.clone_from(&plan.endpoint);
-        // Dependents may plan with it before it serves; their effects on it wait until it is Available.
-        work.status.provides.clone_from(&plan.provides);
-        let skipped =
-            plan.skipped.iter().map(|skip| format!("{} is not deployed: {}", skip.name, skip.reason));
-        work.findings.remarks = skipped.chain(plan.remarks.iter().cloned()).collect();
+        let plan = self.plan(object, decoded.as_ref(), &gathered, work)?;
         let effects = self.effects(&key.namespace, &plan).await?;
         let has_recorded = work.record_effects(&effects);
         if !has_recorded || claim == Claim::New {
@@ -151,6 +139,35 @@ impl Engine {
             work.record(ConditionType::NodesReady, progress);
         }
         Ok(())
+    }
+
+    /// Plans an object, and reports what others may know about it.
+    fn plan(
+        &self,
+        object: &DynamicObject,
+        decoded: &dyn AnyObject,
+        gathered: &Gathered,
+        work: &mut Work,
+    ) -> Result<Plan, Stop> {
+        let memory = work.status.memory.clone();
+        let family = self.site.images.family(object.data.get("spec").unwrap_or(&Value::Null));
+        let plan = catch_panic("planning", || {
+            let plan = decoded.plan(&gathered.resolved, &self.site, &memory)?;
+            if plan.has_images() {
+                work.status.check_family(family)?;
+            }
+            Ok(plan)
+        })?;
+        if plan.has_images() {
+            work.status.family = Some(family);
+        }
+        work.status.endpoint.clone_from(&plan.endpoint);
+        // Dependents may plan with it before it serves; their effects on it wait until it is Available.
+        work.status.provides.clone_from(&plan.provides);
+        let skipped =
+            plan.skipped.iter().map(|skip| format!("{} is not deployed: {}", skip.name, skip.reason));
+        work.findings.remarks = skipped.chain(plan.remarks.iter().cloned()).collect();
+        Ok(plan)
     }
 
     /// Removes the annotation once the object is complete again, so that it does not apply to a later loss.
