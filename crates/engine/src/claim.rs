@@ -218,6 +218,9 @@ fn owner(service: &dyn AnyService, pod: &DynamicObject) -> Option<Key> {
 fn claimant(service: &dyn AnyService, object: &DynamicObject, nodes: &BTreeMap<String, Node>) -> Claimant {
     let need = catch_panic("determining needs", || Ok(service.decode(object)?.needs().nodes)).ok().flatten();
     let selected = nodes.iter().filter(|(_, node)| need.as_ref().is_some_and(|need| need.chooses(node)));
+    let selected: BTreeSet<String> = selected.map(|(name, _)| name.clone()).collect();
+    // An unreadable status may record all of them.
+    let claimed = gather::status(&object.data).map_or_else(|_| selected.clone(), |status| status.claimed_nodes);
     Claimant {
         key: Key {
             kind: service.kind(),
@@ -226,8 +229,8 @@ fn claimant(service: &dyn AnyService, object: &DynamicObject, nodes: &BTreeMap<S
         },
         created: created(object),
         is_deleted: object.metadata.deletion_timestamp.is_some(),
-        claimed: gather::status(&object.data).map(|status| status.claimed_nodes).unwrap_or_default(),
-        selected: selected.map(|(name, _)| name.clone()).collect(),
+        claimed,
+        selected,
     }
 }
 
