@@ -9,7 +9,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ListParams};
-use kube::{Client, ResourceExt};
+use kube::{Client, Resource as _, ResourceExt as _};
 use openstack_operator_model::lower::INSTANCE_LABEL;
 
 use crate::admin::Admin;
