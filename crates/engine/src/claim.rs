@@ -194,7 +194,8 @@ impl Engine {
             let labels = BTreeMap::from([(KIND_LABEL.to_owned(), service.kind().kind.to_owned())]);
             let pods = self.ports.cluster.list(POD, "", &labels).await?;
             let exists = |owner: &Key| owner == key || others.iter().any(|other| other.key == *owner);
-            let left = pods.iter().filter(|pod| member::agent_node(pod).is_some_and(|node| new.contains(node)));
+            let left =
+                pods.iter().filter(|pod| member::agent_node(pod).is_some_and(|node| new.contains(node)));
             let mut owners = left.filter_map(|pod| owner(service, pod));
             if let Some(owner) = owners.find(|owner| !exists(owner)) {
                 return Ok(Progress::waiting(format!("pods of {owner}, which is deleted, still stop")));
@@ -220,7 +221,8 @@ fn claimant(service: &dyn AnyService, object: &DynamicObject, nodes: &BTreeMap<S
     let selected = nodes.iter().filter(|(_, node)| need.as_ref().is_some_and(|need| need.chooses(node)));
     let selected: BTreeSet<String> = selected.map(|(name, _)| name.clone()).collect();
     // An unreadable status may record all of them.
-    let claimed = gather::status(&object.data).map_or_else(|_| selected.clone(), |status| status.claimed_nodes);
+    let claimed =
+        gather::status(&object.data).map_or_else(|_| selected.clone(), |status| status.claimed_nodes);
     Claimant {
         key: Key {
             kind: service.kind(),

@@ -62,7 +62,10 @@ pub(crate) async fn wait(client: &Client, namespace: &str, pod: &str, admin: &Ad
             Ok(None) => return Ok(()),
             // Without the right to read Deployments it cannot write any either.
             Err(kube::Error::Api(status)) if status.code == 403 => {
-                tracing::warn!(reason = status.message, "cannot look for other installations of the operator");
+                tracing::warn!(
+                    reason = status.message,
+                    "cannot look for other installations of the operator"
+                );
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -109,17 +112,18 @@ async fn find(client: &Client) -> kube::Result<BTreeMap<Name, Installation>> {
 
 /// The first installation that must be removed before this process may work. A process without a Deployment, e.g. one that
 /// a developer starts, yields to every installation that runs.
-fn active_before<'a>(
-    own: Option<&Name>,
-    found: &'a BTreeMap<Name, Installation>,
-) -> Option<&'a Name> {
+fn active_before<'a>(own: Option<&Name>, found: &'a BTreeMap<Name, Installation>) -> Option<&'a Name> {
     let created = own.and_then(|own| found.get(own)?.created);
     let precedes = |name: &Name, other: &Installation| match (created, other.created) {
         (Some(created), Some(before)) => Some((before, name)) < own.map(|own| (created, own)),
         // Its pods are about to stop.
         (Some(_), None) | (None, _) => other.runs,
     };
-    found.iter().filter(|(name, _)| Some(*name) != own).find(|(name, other)| precedes(name, other)).map(|(name, _)| name)
+    found
+        .iter()
+        .filter(|(name, _)| Some(*name) != own)
+        .find(|(name, other)| precedes(name, other))
+        .map(|(name, _)| name)
 }
 
 #[cfg(test)]

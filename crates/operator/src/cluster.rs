@@ -109,7 +109,10 @@ pub(crate) async fn operator_environment(client: &Client) -> Option<BTreeMap<Str
     let label = format!("app.kubernetes.io/name={}", installation::NAME);
     let found = api.list(&ListParams::default().labels(&label)).await.ok()?;
     // The oldest one is active.
-    let active = found.items.into_iter().min_by_key(|deployment| deployment.creation_timestamp().map(|time| time.0))?;
+    let active = found
+        .items
+        .into_iter()
+        .min_by_key(|deployment| deployment.creation_timestamp().map(|time| time.0))?;
     let pod = active.spec?.template.spec?;
     let container = pod.containers.into_iter().find(|container| container.name == installation::CONTAINER)?;
     let variables = container.env.unwrap_or_default().into_iter();

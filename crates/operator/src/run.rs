@@ -119,7 +119,9 @@ async fn join_election(arguments: &Arguments, admin: &Admin, client: Client) -> 
     let version = client.apiserver_version().await.context(AskApiServerSnafu)?;
     let namespace = arguments.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     tracing::info!(kubernetes = version.git_version, namespace, identity = arguments.identity, "connected");
-    activation::wait(&client, &namespace, &arguments.identity, admin).await.context(FindInstallationsSnafu)?;
+    activation::wait(&client, &namespace, &arguments.identity, admin)
+        .await
+        .context(FindInstallationsSnafu)?;
     Ok(Leadership::seek(client, &namespace, &arguments.identity).await?)
 }
 

@@ -2,10 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails, also in shared functions")]
 
-#[path = "cluster/annotate.rs"]
-mod annotate;
 #[path = "cluster/activation.rs"]
 mod activation;
+#[path = "cluster/annotate.rs"]
+mod annotate;
 #[path = "cluster/api_server.rs"]
 mod api_server;
 #[path = "cluster/bundle.rs"]

@@ -12,10 +12,10 @@ use openstack_operator_model::service::{Context, Invalid};
 use openstack_operator_model::status::{NetworkServer, Stage};
 
 use crate::cloud::{Cloud, Part, Presence};
-use crate::{nova, switch};
 use crate::program::{Amounts, Api, Program, Project, Settings, Worker};
 use crate::shared::api::Uwsgi;
 use crate::shared::{self, DatabaseClaim};
+use crate::{nova, switch};
 
 pub use spec::*;
 

@@ -133,12 +133,11 @@ fn database(pods: &Pods<'_>) -> Workload {
 fn switch(pods: &Pods<'_>) -> Workload {
     let names = ImageNames { kolla: "openvswitch-vswitchd", debian: "ovn" };
     let mut switch = container(pods, "ovs-vswitchd", names, SWITCH_SCRIPT);
-    switch.environment =
-        vec![
-            pods.owner.clone(),
-            Variable::field("NODE_NAME", "spec.nodeName"),
-            Variable::field("HOST_IP", "status.hostIP"),
-        ];
+    switch.environment = vec![
+        pods.owner.clone(),
+        Variable::field("NODE_NAME", "spec.nodeName"),
+        Variable::field("HOST_IP", "status.hostIP"),
+    ];
     switch.mounts.extend([
         Mount::LiveFiles { path: "/etc/openstack/live".to_owned() },
         shared::host("tun", "/dev/net/tun", HostPath::Device),

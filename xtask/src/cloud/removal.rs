@@ -86,7 +86,8 @@ fn objects_elsewhere(kubectl: &Kubectl) -> Result<Vec<String>> {
     if kinds.is_empty() {
         return Ok(Vec::new());
     }
-    let names = "--output=jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{\"\\n\"}{end}";
+    let names =
+        "--output=jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{\"\\n\"}{end}";
     Ok(elsewhere(&output(kubectl.query().args(["get", &kinds.join(","), "--all-namespaces", names]))?))
 }
 
@@ -136,7 +137,8 @@ mod tests {
 
     #[test]
     fn own_kinds_are_those_of_the_operators_group() {
-        let definitions = "mariadbs.openstack.k8s.io gateways.gateway.networking.k8s.io novas.nova.openstack.org";
+        let definitions =
+            "mariadbs.openstack.k8s.io gateways.gateway.networking.k8s.io novas.nova.openstack.org";
         assert_eq!(own_kinds(definitions), ["mariadbs.openstack.k8s.io"]);
     }
 }

@@ -46,7 +46,8 @@ fn claimed(world: &World, namespace: &str, kind: Kind, name: &str) -> Value {
 
 /// Names of the objects of a kind in a namespace.
 fn names(world: &World, namespace: &str, kind: Kind) -> Vec<String> {
-    let all = world.cluster.objects(kind).into_iter().filter(|body| body["metadata"]["namespace"] == namespace);
+    let all =
+        world.cluster.objects(kind).into_iter().filter(|body| body["metadata"]["namespace"] == namespace);
     all.map(|body| body["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -113,7 +114,10 @@ async fn the_second_cloud_starts_when_the_first_one_and_its_pods_are_gone() {
     assert!(world.object(ovn::KIND, NAMESPACE, "cloud-ovn").is_none());
     assert_eq!(stalled(&world, OTHER, ovn::KIND, "cloud-ovn"), None);
     let status = status_of(&world, OTHER, ovn::KIND, "cloud-ovn").to_string();
-    assert!(status.contains("pods of OVNNetwork openstack/cloud-ovn, which is deleted, still stop"), "{status}");
+    assert!(
+        status.contains("pods of OVNNetwork openstack/cloud-ovn, which is deleted, still stop"),
+        "{status}"
+    );
     assert!(world.object(DAEMON_SET, OTHER, "cloud-ovn-ovs-vswitchd").is_none());
 
     let pod = openstack_operator_model::kind::POD;
@@ -131,7 +135,8 @@ async fn of_two_objects_of_the_same_age_the_name_decides_whichever_is_reconciled
         world.apply_object(&object_in(namespace, ovn::KIND, "ovn", &json!({})));
     }
     let running = engine(&world);
-    let key = |namespace: &str| Key { kind: ovn::KIND, namespace: namespace.to_owned(), name: "ovn".to_owned() };
+    let key =
+        |namespace: &str| Key { kind: ovn::KIND, namespace: namespace.to_owned(), name: "ovn".to_owned() };
     for namespace in ["b", "a", "b", "a", "b"] {
         running.reconcile(&key(namespace)).await;
         assert!(status_of(&world, "b", ovn::KIND, "ovn")["claimedNodes"].is_null());
@@ -195,7 +200,8 @@ async fn two_kinds_of_compute_nodes_share_no_node() {
     converge(&world, &running).await;
     let message = stalled(&world, NAMESPACE, compute::KIND, "second").unwrap();
     assert!(
-        message.contains("claimed by NovaCompute openstack/cloud-compute, and a node can run libvirt only once"),
+        message
+            .contains("claimed by NovaCompute openstack/cloud-compute, and a node can run libvirt only once"),
         "{message}"
     );
     assert!(world.object(DAEMON_SET, NAMESPACE, "second-libvirt").is_none());

@@ -7,7 +7,8 @@ use openstack_operator_testkit::World;
 use serde_json::json;
 
 use crate::driver::{
-    NAMESPACE, cloud, condition, converge, engine, engine_with_images, get, is_ready, new_cloud, round, writes,
+    NAMESPACE, cloud, condition, converge, engine, engine_with_images, get, is_ready, new_cloud, round,
+    writes,
 };
 
 fn debian() -> ImageDefaults {
@@ -38,8 +39,10 @@ async fn another_family_as_the_default_of_the_operator_stalls_every_object_with_
             assert!(message.contains(part), "{message}");
         }
     }
-    let others: Vec<String> =
-        writes(&world).into_iter().filter(|write| !write.contains("status") && !write.contains("publish")).collect();
+    let others: Vec<String> = writes(&world)
+        .into_iter()
+        .filter(|write| !write.contains("status") && !write.contains("publish"))
+        .collect();
     assert_eq!(others, [""; 0]);
     converge(&world, &engine(&world)).await;
     assert!(is_ready(&world, control_plane::KIND, "cloud"));

@@ -43,7 +43,10 @@ pub(super) fn check(facts: &OperatorFacts, now: Timestamp, findings: &mut Findin
     let (namespace, name) = (text(deployment, "/metadata/namespace"), text(deployment, "/metadata/name"));
     if deployments.len() > 1 {
         findings.warn(
-            format!("{} operators are installed: only the oldest one, {namespace}/{name}, is active", deployments.len()),
+            format!(
+                "{} operators are installed: only the oldest one, {namespace}/{name}, is active",
+                deployments.len()
+            ),
             "uninstall all but one",
         );
     }

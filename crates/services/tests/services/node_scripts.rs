@@ -77,7 +77,10 @@ fn a_switch_without_an_owner_and_one_on_an_assigned_node_are_taken_over() {
 fn a_running_switch_ends_when_another_object_has_taken_it_over() {
     let sandbox = node("switch-lost", OWN);
     // The shell of the script waits for this program, as it would become ovs-vswitchd.
-    sandbox.program("ovs-vswitchd", &format!("printf %s {OTHER} >$root/ids/openstack-owner\nexec tail -f /dev/null"));
+    sandbox.program(
+        "ovs-vswitchd",
+        &format!("printf %s {OTHER} >$root/ids/openstack-owner\nexec tail -f /dev/null"),
+    );
     sandbox.program("sleep", "touch $root/slept");
     let output = run_switch(&sandbox, "node-x");
     assert!(!output.status.success());
@@ -121,7 +124,10 @@ fn libvirt_and_nova_compute_do_not_start_on_a_node_of_another_object() {
         let output = sandbox.run(script, &[], &COMPUTE);
         assert!(!output.status.success(), "{script}");
         let message = sandbox.read("dev/termination-log");
-        assert!(message.contains("node node-x belongs to NovaCompute/first/cloud-compute"), "{script}: {message}");
+        assert!(
+            message.contains("node node-x belongs to NovaCompute/first/cloud-compute"),
+            "{script}: {message}"
+        );
         assert_eq!(sandbox.read("var/lib/nova/openstack-owner"), other, "{script}");
         assert!(!sandbox.has("changes") && !sandbox.has("started"), "{script}");
     }
