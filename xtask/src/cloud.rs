@@ -124,6 +124,7 @@ pub(crate) fn up(directories: &Directories, arguments: &UpArguments) -> Result<(
     process::end_leftovers(directories)?;
     let (target, origin) = if let Some((context, registry)) = existing {
         let target = Target::existing(directories, context)?;
+        require_no_other_operator(&target.kubectl, context)?;
         build_program(directories, &builder)?;
         (target, Origin::Prefix(registry))
     } else {
@@ -224,6 +225,30 @@ fn install_operator(
     Ok(image.to_owned())
 }
 
+/// Fails if an existing cluster has an operator that this project's tools did not install: `up` would replace it, or the
+/// two would compete.
+fn require_no_other_operator(kubectl: &Kubectl, context: &str) -> Result<()> {
+    let fields = "{.metadata.namespace}/{.metadata.name} {.metadata.managedFields[*].manager}";
+    let list = format!("--output=jsonpath={{range .items[*]}}{fields}{{\"\\n\"}}{{end}}");
+    let label = format!("--selector=app.kubernetes.io/name={OPERATOR}");
+    let found = output(kubectl.query().args(["get", "deployments", "--all-namespaces", &label, &list]))?;
+    let others = other_operators(&found);
+    if !others.is_empty() {
+        bail!("{context} has an operator already: {}: uninstall it first", others.join(", "));
+    }
+    Ok(())
+}
+
+/// Deployments that this project's tools did not apply, from lines with a name and its field managers.
+fn other_operators(lines: &str) -> Vec<&str> {
+    let is_ours = |name: &str, managers: &str| {
+        name == format!("{OPERATOR}/{OPERATOR}")
+            && managers.split(' ').any(|manager| matches!(manager, "xtask" | "openstack-operator-e2e"))
+    };
+    let parts = lines.lines().filter_map(|line| line.split_once(' '));
+    parts.filter(|(name, managers)| !is_ours(name, managers)).map(|(name, _)| name).collect()
+}
+
 /// On several nodes a second operator is on standby, so that the loss of a node does not stop recovery.
 fn manifests_arguments<'a>(image: &'a str, registry: &'a str, nodes: usize) -> [&'a str; 11] {
     [
@@ -293,6 +318,15 @@ mod tests {
             "manifests --namespace openstack-operator --image 10.100.0.1:5000/openstack/operator:1 \
              --images-family debian --images-registry 10.100.0.1:5000/openstack --replicas 2"
         );
+    }
+
+    #[test]
+    fn an_operator_of_another_installation_is_found() {
+        let own = "openstack-operator/openstack-operator kube-controller-manager xtask\n";
+        assert!(other_operators(own).is_empty() && other_operators("").is_empty());
+        let helm = "openstack-operator/openstack-operator helm kube-controller-manager\n";
+        assert_eq!(other_operators(helm), ["openstack-operator/openstack-operator"]);
+        assert_eq!(other_operators(&format!("{own}a/operator xtask\n")), ["a/operator"]);
     }
 
     #[test]

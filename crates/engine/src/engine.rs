@@ -12,6 +12,7 @@ use openstack_operator_model::lower::Instance;
 use openstack_operator_model::service::{AnyService, Invalid, Site};
 
 use crate::intent::AppliedIntents;
+use crate::node_claim::Reservations;
 use crate::ports::{PortError, Ports};
 use crate::route::NeedIndex;
 
@@ -86,11 +87,19 @@ pub struct Engine {
     /// Which objects depend on which.
     pub needs: NeedIndex,
     pub(crate) applied: AppliedIntents,
+    pub(crate) reservations: Reservations,
 }
 
 impl Engine {
     pub fn new(services: &'static [&'static dyn AnyService], site: Site, ports: Ports) -> Self {
-        Self { services, site, ports, needs: NeedIndex::default(), applied: AppliedIntents::default() }
+        Self {
+            services,
+            site,
+            ports,
+            needs: NeedIndex::default(),
+            applied: AppliedIntents::default(),
+            reservations: Reservations::default(),
+        }
     }
 
     pub(crate) fn service(&self, kind: Kind) -> Option<&'static dyn AnyService> {

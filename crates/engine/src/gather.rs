@@ -10,7 +10,7 @@ use openstack_operator_model::kind::{Kind, SECRET, SERVICE};
 use openstack_operator_model::need::{
     Needs, NodeNeed, ObjectNeed, Resolved, SecretNeed, service_name_and_namespace,
 };
-use openstack_operator_model::status::{NodeStatus, Status};
+use openstack_operator_model::status::Status;
 use serde_json::Value;
 
 use crate::engine::{Engine, Key};
@@ -80,7 +80,7 @@ impl Engine {
             self.gather_peers(key, *kind, &mut gathered.resolved).await?;
         }
         if let Some(need) = &needs.nodes {
-            self.gather_nodes(need, &before.nodes, &mut gathered).await?;
+            self.gather_nodes(need, before, &mut gathered).await?;
         }
         gathered.uses.sort();
         gathered.uses.dedup();
@@ -174,7 +174,7 @@ impl Engine {
     async fn gather_nodes(
         &self,
         need: &NodeNeed,
-        before: &[NodeStatus],
+        before: &Status,
         gathered: &mut Gathered,
     ) -> PortResult<()> {
         let resolved = &mut gathered.resolved;
@@ -187,11 +187,12 @@ impl Engine {
             }
             resolved.nodes.insert(name, node.labels);
         }
-        let leaving: Vec<String> = resolved.still_leaving(before).cloned().collect();
+        let leaving: Vec<String> = resolved.still_leaving(&before.nodes).cloned().collect();
         for name in leaving {
             let node = self.node(&name).await?.unwrap_or_default();
             resolved.leaving.insert(name, node.labels);
         }
+        resolved.claimed.clone_from(&before.claimed_nodes);
         Ok(())
     }
 

@@ -11,6 +11,7 @@ mod intent;
 mod member;
 pub mod metrics;
 mod node;
+mod node_claim;
 mod phase;
 pub mod ports;
 mod prune;

@@ -35,7 +35,7 @@ pub type PortResult<T> = Result<T, PortError>;
 #[async_trait]
 pub trait Cluster: Send + Sync {
     async fn get(&self, kind: Kind, namespace: &str, name: &str) -> PortResult<Option<DynamicObject>>;
-    /// Lists objects with all these labels.
+    /// Lists objects with all these labels, in all namespaces if the namespace is empty.
     async fn list(
         &self,
         kind: Kind,

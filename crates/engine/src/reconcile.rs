@@ -7,11 +7,12 @@ use openstack_operator_model::common::{ACCEPT_LOSS_ANNOTATION, PAUSE_ANNOTATION}
 use openstack_operator_model::condition::{ConditionType, Progress, Stall};
 use openstack_operator_model::lower::{self, Instance, Observed};
 use openstack_operator_model::plan::{Container, Plan, SecretContent, SecretPlan};
-use openstack_operator_model::service::AnyService;
-use serde_json::json;
+use openstack_operator_model::service::{AnyObject, AnyService};
+use serde_json::{Value, json};
 
 use crate::engine::{Engine, FINALIZER, Key, Outcome, Stop, catch_panic, instance};
 use crate::gather::{self, Gathered};
+use crate::node_claim::Claim;
 use crate::phase::Planned;
 use crate::ports::{PortError, PortResult};
 use crate::secret::Owner;
@@ -33,6 +34,7 @@ impl Engine {
         let Some(mut object) = self.ports.cluster.get(key.kind, &key.namespace, &key.name).await? else {
             self.needs.remove(key);
             self.applied.forget_owner(key);
+            self.reservations.forget(key);
             return Ok(Outcome::Gone);
         };
         let before = match gather::status(&object.data) {
@@ -106,16 +108,14 @@ impl Engine {
         if work.is_stopped() {
             return Ok(());
         }
-        let memory = work.status.memory.clone();
-        let plan = catch_panic("planning", || decoded.plan(&gathered.resolved, &self.site, &memory))?;
-        work.status.endpoint.clone_from(&plan.endpoint);
-        // Dependents may plan with it before it serves; their effects on it wait until it is Available.
-        work.status.provides.clone_from(&plan.provides);
-        let skipped =
-            plan.skipped.iter().map(|skip| format!("{} is not deployed: {}", skip.name, skip.reason));
-        work.findings.remarks = skipped.chain(plan.remarks.iter().cloned()).collect();
+        let claim = self.claim_nodes(key, service, object, &gathered, work).await?;
+        if work.is_stopped() {
+            return Ok(());
+        }
+        let plan = self.plan(object, decoded.as_ref(), &gathered, work)?;
         let effects = self.effects(&key.namespace, &plan).await?;
-        if !work.record_effects(&effects) {
+        let has_recorded = work.record_effects(&effects);
+        if !has_recorded || claim == Claim::New {
             return Ok(());
         }
         let observed = self.ensure_config(&instance, &plan, &gathered, work).await?;
@@ -143,6 +143,35 @@ impl Engine {
             work.record(ConditionType::NodesReady, progress);
         }
         Ok(())
+    }
+
+    /// Plans an object, and reports what others may know about it.
+    fn plan(
+        &self,
+        object: &DynamicObject,
+        decoded: &dyn AnyObject,
+        gathered: &Gathered,
+        work: &mut Work,
+    ) -> Result<Plan, Stop> {
+        let memory = work.status.memory.clone();
+        let family = self.site.images.family(object.data.get("spec").unwrap_or(&Value::Null));
+        let plan = catch_panic("planning", || {
+            let plan = decoded.plan(&gathered.resolved, &self.site, &memory)?;
+            if plan.has_images() {
+                work.status.check_family(family)?;
+            }
+            Ok(plan)
+        })?;
+        if plan.has_images() {
+            work.status.family = Some(family);
+        }
+        work.status.endpoint.clone_from(&plan.endpoint);
+        // Dependents may plan with it before it serves; their effects on it wait until it is Available.
+        work.status.provides.clone_from(&plan.provides);
+        let skipped =
+            plan.skipped.iter().map(|skip| format!("{} is not deployed: {}", skip.name, skip.reason));
+        work.findings.remarks = skipped.chain(plan.remarks.iter().cloned()).collect();
+        Ok(plan)
     }
 
     /// Removes the annotation once the object is complete again, so that it does not apply to a later loss.

@@ -163,7 +163,7 @@ impl Engine {
         }))
     }
 
-    async fn has_agent_pod(&self, key: &Key, node: &str) -> PortResult<bool> {
+    pub(crate) async fn has_agent_pod(&self, key: &Key, node: &str) -> PortResult<bool> {
         Ok(self.pods(key).await?.iter().any(|pod| member::agent_node(pod) == Some(node)))
     }
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::schema;
 
@@ -18,6 +19,15 @@ pub enum Family {
     Kolla,
     /// Images built from Debian packages by this project's recipes.
     Debian,
+}
+
+impl Family {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kolla => "kolla",
+            Self::Debian => "debian",
+        }
+    }
 }
 
 /// Declares every release once, with its number.
@@ -129,6 +139,12 @@ pub struct ImageDefaults {
 }
 
 impl ImageDefaults {
+    /// Family of the images of an object with this spec.
+    pub fn family(&self, spec: &Value) -> Family {
+        let given = spec.pointer("/images/family").cloned();
+        given.and_then(|family| serde_json::from_value(family).ok()).unwrap_or(self.family)
+    }
+
     /// The image reference. Specific settings override general ones.
     pub fn reference(&self, names: ImageNames, images: &Images, image: &Image, release: Release) -> String {
         let family = images.family.unwrap_or(self.family);

@@ -1,6 +1,6 @@
 //! Inputs that must be read before an object can be planned.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -146,6 +146,8 @@ pub struct Resolved {
     pub nodes: BTreeMap<String, Labels>,
     /// Nodes that are no longer selected but still hold resources.
     pub leaving: BTreeMap<String, Labels>,
+    /// Nodes that belong to the object by its status.
+    pub claimed: BTreeSet<String>,
 }
 
 impl Resolved {

@@ -50,6 +50,13 @@ pub struct Plan {
     pub additions: PodAdditions,
 }
 
+impl Plan {
+    /// Whether the object, or one of its children, runs containers.
+    pub fn has_images(&self) -> bool {
+        !(self.workloads.is_empty() && self.tasks.is_empty() && self.children.is_empty())
+    }
+}
+
 /// Name of a configuration file, unique within a plan.
 pub type FileName = String;
 

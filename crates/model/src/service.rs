@@ -68,6 +68,8 @@ pub trait Service: 'static {
     const LONGEST_NAME: usize = name::LONGEST_INSTANCE;
     /// Whether [`Service::direct`] instructs the members of the service.
     const DIRECTS: bool = false;
+    /// Software that its pods run on nodes and that a node can have only once, e.g. `Open vSwitch`.
+    const NODE_CLAIM: Option<&'static str> = None;
 
     /// Definition of the kind, without the parts that all kinds have in common.
     fn definition() -> CustomResourceDefinition {
@@ -183,6 +185,10 @@ pub trait AnyService: Send + Sync {
     fn name(&self) -> &'static str;
     fn crd(&self) -> CustomResourceDefinition;
     fn directs(&self) -> bool;
+    /// Software on its nodes that each node can have only once. The nodes are those of [`Needs::nodes`].
+    fn node_claim(&self) -> Option<&'static str> {
+        None
+    }
     /// Decodes an object of the kind of the service, once per reconcile.
     fn decode(&self, object: &DynamicObject) -> Result<Box<dyn AnyObject>, Invalid>;
 }
@@ -260,6 +266,10 @@ impl<S: Service> AnyService for Entry<S> {
 
     fn directs(&self) -> bool {
         S::DIRECTS
+    }
+
+    fn node_claim(&self) -> Option<&'static str> {
+        S::NODE_CLAIM
     }
 
     fn decode(&self, object: &DynamicObject) -> Result<Box<dyn AnyObject>, Invalid> {

@@ -1,12 +1,14 @@
 //! Status of all kinds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::common::Reference;
+use crate::image::Family;
+use crate::service::Invalid;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -26,6 +28,9 @@ pub struct Status {
     /// Image whose database schema is installed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub installed: Option<String>,
+    /// Family of the images. It cannot change once the object holds data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
     /// Databases with the installed schema. If one is lost, the operator does not replace it by an empty one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub databases: Vec<String>,
@@ -47,6 +52,9 @@ pub struct Status {
     /// Decisions that the operator must keep, e.g. the bootstrapped member of a cluster.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub memory: BTreeMap<String, String>,
+    /// Nodes that belong to the object: no other object may run the same software there.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub claimed_nodes: BTreeSet<String>,
     /// Nodes that run agents of the object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeStatus>,
@@ -56,6 +64,24 @@ pub struct Status {
 }
 
 impl Status {
+    /// Rejects images of another family than those that wrote the data of the object. Versions of databases and message
+    /// buses differ between families, and a rollout does not convert data.
+    pub fn check_family(&self, family: Family) -> Result<(), Invalid> {
+        let holds_data = self.served || self.installed.is_some() || !self.memory.is_empty();
+        match self.family {
+            Some(known) if holds_data && known != family => {
+                let (known, wanted) = (known.name(), family.name());
+                let reason = format!(
+                    "images of family {known} wrote the data of this object, and images of family {wanted} cannot take it \
+                     over: set it to {known}, or the operator's default (--images-family). To change the family, deploy a \
+                     second cloud with family {wanted} and move users and workloads there"
+                );
+                Err(Invalid::new("spec.images.family", reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Short summary of the nodes or cells of the object.
     pub fn extent(&self) -> Option<String> {
         let cells = || {

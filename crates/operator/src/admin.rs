@@ -1,8 +1,7 @@
 //! Probes and metrics of the process.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use axum::extract::State;
@@ -29,7 +28,8 @@ pub(crate) enum Error {
 #[derive(Clone)]
 pub(crate) struct Admin {
     registry: Arc<Registry>,
-    ready: Arc<AtomicBool>,
+    /// Why the process is not ready; empty if it is.
+    waiting: Arc<Mutex<String>>,
     leader: Gauge,
     metrics: Metrics,
     memory: Gauge,
@@ -47,12 +47,18 @@ impl Admin {
         let leader = Gauge::default();
         own.register("leader", "Whether this process is the leader", leader.clone());
         let metrics = Metrics::register(own);
-        Self { registry: Arc::new(registry), ready: Arc::default(), leader, metrics, memory }
+        let waiting = Arc::new(Mutex::new("the API server has not answered yet".to_owned()));
+        Self { registry: Arc::new(registry), waiting, leader, metrics, memory }
     }
 
     /// Sets the readiness probe to ready.
     pub(crate) fn set_ready(&self) {
-        self.ready.store(true, Ordering::Relaxed);
+        self.set_waiting("");
+    }
+
+    /// Sets the reason why the process is not ready.
+    pub(crate) fn set_waiting(&self, reason: &str) {
+        reason.clone_into(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Metrics of the engine.
@@ -83,10 +89,11 @@ impl Admin {
 }
 
 async fn ready(State(admin): State<Admin>) -> impl IntoResponse {
-    if admin.ready.load(Ordering::Relaxed) {
-        (StatusCode::OK, "ready")
+    let waiting = admin.waiting.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if waiting.is_empty() {
+        (StatusCode::OK, "ready".to_owned())
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "the API server has not answered yet")
+        (StatusCode::SERVICE_UNAVAILABLE, waiting)
     }
 }
 

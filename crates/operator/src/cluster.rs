@@ -8,7 +8,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::DynamicObject;
-use kube::{Client, Config};
+use kube::{Client, Config, ResourceExt};
 use openstack_operator_model::kind::Kind;
 use snafu::{ResultExt, Snafu};
 
@@ -108,7 +108,12 @@ pub(crate) async fn operator_environment(client: &Client) -> Option<BTreeMap<Str
     let api: Api<Deployment> = Api::all(client.clone());
     let label = format!("app.kubernetes.io/name={}", installation::NAME);
     let found = api.list(&ListParams::default().labels(&label)).await.ok()?;
-    let pod = found.items.into_iter().next()?.spec?.template.spec?;
+    // The oldest one is active.
+    let active = found
+        .items
+        .into_iter()
+        .min_by_key(|deployment| deployment.creation_timestamp().map(|time| time.0))?;
+    let pod = active.spec?.template.spec?;
     let container = pod.containers.into_iter().find(|container| container.name == installation::CONTAINER)?;
     let variables = container.env.unwrap_or_default().into_iter();
     Some(variables.filter_map(|variable| Some((variable.name, variable.value?))).collect())

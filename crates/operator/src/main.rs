@@ -1,5 +1,6 @@
 //! The operator and its command line.
 
+mod activation;
 mod admin;
 mod bundle;
 mod changes;

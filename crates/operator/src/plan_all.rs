@@ -13,7 +13,7 @@ use openstack_operator_model::plan::{Child, Plan};
 use openstack_operator_model::service::{AnyObject, AnyService, Invalid, Site};
 use openstack_operator_model::status::{NodeStatus, Provides, Status};
 use openstack_operator_services::ALL;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::input::{Document, Origin, Problem, Problems};
 
@@ -178,6 +178,11 @@ impl<'a> Planning<'a> {
             let known = self.known.objects.get(key);
             let rows = known.map(|known| known.status.nodes.as_slice()).unwrap_or_default();
             resolved.nodes = self.nodes(&need, rows);
+            // A new object claims all its nodes.
+            resolved.claimed = known.map_or_else(
+                || resolved.nodes.keys().cloned().collect(),
+                |known| known.status.claimed_nodes.clone(),
+            );
             let leaving: Vec<String> = resolved.still_leaving(rows).cloned().collect();
             let labels = |name: &String| Some(self.known.nodes.as_ref()?.get(name)?.labels.clone());
             resolved.leaving =
@@ -212,6 +217,10 @@ impl<'a> Planning<'a> {
         let Pending { written, service, decoded } = pending;
         let known = self.known.objects.get(&written.key).cloned().unwrap_or_default();
         let plan = decoded.plan(resolved, self.site, &known.status.memory)?;
+        if plan.has_images() {
+            let spec = written.object.data.get("spec").unwrap_or(&Value::Null);
+            known.status.check_family(self.site.images.family(spec))?;
+        }
         let namespace = &written.key.namespace;
         let facts = |(place, facts): (&(String, String), &SecretFacts)| {
             (place.0 == *namespace).then(|| (place.1.clone(), facts.clone()))

@@ -21,6 +21,7 @@ use openstack_operator_services::ALL;
 use snafu::{ResultExt, Snafu};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::activation;
 use crate::admin::{self, Admin};
 use crate::leadership::{self, Leadership};
 use crate::site::SiteArguments;
@@ -57,6 +58,8 @@ pub(crate) enum Error {
     FindCluster { source: kube::Error },
     #[snafu(display("the API server does not answer"))]
     AskApiServer { source: kube::Error },
+    #[snafu(display("failed to look for other installations of the operator"))]
+    FindInstallations { source: kube::Error },
     #[snafu(display("failed to prepare the clients of other servers"))]
     PrepareClients { source: PortError },
     #[snafu(transparent)]
@@ -96,7 +99,7 @@ async fn lead(
     let client = Client::try_default().await.context(FindClusterSnafu)?;
     let mut leadership = tokio::select! {
         () = &mut stop => return Ok(()),
-        joined = join_election(arguments, client.clone()) => joined?,
+        joined = join_election(arguments, admin, client.clone()) => joined?,
     };
     let runner = runner(arguments, admin, client.clone()).context(PrepareClientsSnafu)?;
     // A replica on standby is ready: it can take over.
@@ -111,10 +114,14 @@ async fn lead(
     }
 }
 
-async fn join_election(arguments: &Arguments, client: Client) -> Result<Leadership, Error> {
+/// Takes part in the election of its installation, once that is the active one.
+async fn join_election(arguments: &Arguments, admin: &Admin, client: Client) -> Result<Leadership, Error> {
     let version = client.apiserver_version().await.context(AskApiServerSnafu)?;
     let namespace = arguments.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     tracing::info!(kubernetes = version.git_version, namespace, identity = arguments.identity, "connected");
+    activation::wait(&client, &namespace, &arguments.identity, admin)
+        .await
+        .context(FindInstallationsSnafu)?;
     Ok(Leadership::seek(client, &namespace, &arguments.identity).await?)
 }
 

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails, also in shared functions")]
 
+#[path = "cluster/activation.rs"]
+mod activation;
 #[path = "cluster/annotate.rs"]
 mod annotate;
 #[path = "cluster/api_server.rs"]

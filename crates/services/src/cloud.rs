@@ -42,6 +42,8 @@ pub trait Part: 'static {
     const PRESENCE: Presence = Presence::OnRequest;
     /// Whether [`Part::direct`] instructs the members of the service.
     const DIRECTS: bool = false;
+    /// Software that its pods run on nodes and that a node can have only once.
+    const NODE_CLAIM: Option<&'static str> = None;
 
     fn template(object: &Self::Object) -> &Self::Template;
 
@@ -91,6 +93,7 @@ impl<P: Part> service::Service for Deployed<P> {
     const KIND: Kind = P::KIND;
     const NAME: &'static str = P::NAME;
     const DIRECTS: bool = P::DIRECTS;
+    const NODE_CLAIM: Option<&'static str> = P::NODE_CLAIM;
 
     fn definition() -> CustomResourceDefinition {
         inputs::rules::add::<P::Template>(P::Object::crd())

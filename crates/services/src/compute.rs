@@ -29,7 +29,8 @@ pub const KIND: Kind = Kind::own("NovaCompute", "novacomputes");
 
 const AMOUNTS: Amounts = Amounts { cpu: "20m", memory: "256Mi", memory_limit: "1Gi" };
 const LIBVIRT_AMOUNTS: Amounts = Amounts { cpu: "20m", memory: "256Mi", memory_limit: "2Gi" };
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 9] = [
+    ("claim.sh", include_str!("compute/claim.sh")),
     ("libvirt.sh", include_str!("compute/libvirt.sh")),
     ("detect.sh", include_str!("compute/detect.sh")),
     ("prepare.sh", include_str!("compute/prepare.sh")),
@@ -138,6 +139,7 @@ impl Part for Service {
     const FIELD: &'static str = "compute";
     const STAGE: Stage = Stage::Compute;
     const PRESENCE: Presence = Presence::ByDefault;
+    const NODE_CLAIM: Option<&'static str> = Some("libvirt");
 
     fn template(object: &NovaCompute) -> &NovaComputeTemplate {
         &object.spec.template
@@ -177,6 +179,7 @@ impl Part for Service {
         });
         let plan = Plan {
             files: files.into_iter().collect(),
+            live_files: [(shared::CLAIMED_NODES.to_owned(), shared::claimed_nodes(context))].into(),
             workloads: shared::with_leaving(vec![libvirt(context), agent], &context.inputs.leaving_nodes()),
             agents,
             pull_secrets: origin.images.pull_secrets.clone(),
@@ -225,6 +228,15 @@ fn configuration(template: &NovaComputeTemplate, account: &Account, compute: &Co
         .render()
 }
 
+/// Variables of `claim.sh`.
+fn owner(context: &Context<'_, NovaCompute>) -> Vec<Variable> {
+    vec![shared::owner(context, KIND), Variable::field("NODE_NAME", "spec.nodeName")]
+}
+
+fn live_files() -> Mount {
+    Mount::LiveFiles { path: "/etc/openstack/live".to_owned() }
+}
+
 fn on_nodes(
     context: &Context<'_, NovaCompute>,
     component: &'static str,
@@ -267,8 +279,11 @@ fn libvirt(context: &Context<'_, NovaCompute>) -> Workload {
         image,
         // Without dumb-init: libvirtd itself must leave the cgroups of the pod.
         command: shared::command(["bash", "/etc/openstack/libvirt.sh"]),
+        environment: owner(context),
         mounts: vec![
             shared::file("libvirt.sh", "/etc/openstack/libvirt.sh"),
+            shared::file("claim.sh", "/etc/openstack/claim.sh"),
+            live_files(),
             shared::file("libvirtd.conf", "/etc/libvirt/libvirtd.conf"),
             shared::file("qemu.conf", "/etc/libvirt/qemu.conf"),
             shared::file("virtlogd.conf", "/etc/libvirt/virtlogd.conf"),
@@ -308,9 +323,11 @@ fn compute_agent(context: &Context<'_, NovaCompute>, secrets: Vec<Variable>, bus
         name: "prepare",
         image: image.clone(),
         command: shared::script("/etc/openstack/prepare.sh"),
-        environment: vec![Variable::text("USER_NUMBER", nova::USER.to_string())],
+        environment: [owner(context), vec![Variable::text("USER_NUMBER", nova::USER.to_string())]].concat(),
         mounts: vec![
             shared::file("prepare.sh", "/etc/openstack/prepare.sh"),
+            shared::file("claim.sh", "/etc/openstack/claim.sh"),
+            live_files(),
             run(),
             shared::host_directory("state", "/var/lib/nova"),
         ],

@@ -12,10 +12,10 @@ use openstack_operator_model::service::{Context, Invalid};
 use openstack_operator_model::status::{NetworkServer, Stage};
 
 use crate::cloud::{Cloud, Part, Presence};
-use crate::nova;
 use crate::program::{Amounts, Api, Program, Project, Settings, Worker};
 use crate::shared::api::Uwsgi;
 use crate::shared::{self, DatabaseClaim};
+use crate::{nova, switch};
 
 pub use spec::*;
 
@@ -55,6 +55,8 @@ impl Part for Service {
     const NAME: &'static str = "neutron";
     const STAGE: Stage = Stage::CoreServices;
     const PRESENCE: Presence = Presence::ByDefault;
+    /// Only with its own agents; otherwise it selects no nodes.
+    const NODE_CLAIM: Option<&'static str> = Some(switch::CLAIM);
 
     fn template(object: &Neutron) -> &NeutronTemplate {
         &object.spec.template

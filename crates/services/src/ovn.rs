@@ -76,6 +76,7 @@ impl Part for Service {
     const STAGE: Stage = Stage::Infrastructure;
     const PRESENCE: Presence = Presence::ByDefault;
     const DIRECTS: bool = true;
+    const NODE_CLAIM: Option<&'static str> = Some(switch::CLAIM);
 
     fn template(object: &OVNNetwork) -> &OVNNetworkTemplate {
         &object.spec.template

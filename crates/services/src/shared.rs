@@ -6,7 +6,8 @@ use openstack_operator_model::common::{
     Common, ContainerSettings, Origin, PodSettings, ResourceAmounts, Resources, Scheduling,
 };
 use openstack_operator_model::image::{Image, ImageNames};
-use openstack_operator_model::plan::{Check, HostPath, Mount, Plan, Probe, Probes, Workload};
+use openstack_operator_model::kind::Kind;
+use openstack_operator_model::plan::{Check, HostPath, Mount, Plan, Probe, Probes, Variable, Workload};
 use openstack_operator_model::quantity;
 use openstack_operator_model::service::{Context, Invalid};
 
@@ -218,6 +219,18 @@ pub(crate) fn host_directory(name: &'static str, path: &'static str) -> Mount {
 pub(crate) fn with_leaving(workloads: Vec<Workload>, leaving: &[String]) -> Vec<Workload> {
     let kept: Vec<Workload> = workloads.iter().filter_map(|workload| workload.leaving(leaving)).collect();
     workloads.into_iter().chain(kept).collect()
+}
+
+/// The object that owns what its pods create on nodes, for scripts.
+pub(crate) fn owner<K>(context: &Context<'_, K>, kind: Kind) -> Variable {
+    Variable::text("OWNER", format!("{}/{}/{}", kind.kind, context.namespace, context.name))
+}
+
+/// Live file with the nodes that belong to the object. Scripts take over what another object left there.
+pub(crate) const CLAIMED_NODES: &str = "claimed-nodes";
+
+pub(crate) fn claimed_nodes<K>(context: &Context<'_, K>) -> String {
+    context.inputs.claimed.iter().map(|node| format!("{node}\n")).collect()
 }
 
 /// Scheduling of pods on nodes. Defaults to nodes with the label of compute nodes.

@@ -23,8 +23,13 @@ const AMOUNTS: Amounts = Amounts { cpu: "50m", memory: "128Mi", memory_limit: "1
 const DATABASE_SCRIPT: &str = "switch-database.sh";
 const SWITCH_SCRIPT: &str = "switch.sh";
 
+/// Each node has one switch.
+pub(crate) const CLAIM: &str = "Open vSwitch";
+
 /// Common settings of the pods.
 pub(crate) struct Pods<'a> {
+    /// The object that owns the switch.
+    pub(crate) owner: Variable,
     /// Reference of the image with these names.
     pub(crate) image: &'a dyn Fn(ImageNames) -> String,
     pub(crate) scheduling: &'a Scheduling,
@@ -128,8 +133,11 @@ fn database(pods: &Pods<'_>) -> Workload {
 fn switch(pods: &Pods<'_>) -> Workload {
     let names = ImageNames { kolla: "openvswitch-vswitchd", debian: "ovn" };
     let mut switch = container(pods, "ovs-vswitchd", names, SWITCH_SCRIPT);
-    switch.environment =
-        vec![Variable::field("NODE_NAME", "spec.nodeName"), Variable::field("HOST_IP", "status.hostIP")];
+    switch.environment = vec![
+        pods.owner.clone(),
+        Variable::field("NODE_NAME", "spec.nodeName"),
+        Variable::field("HOST_IP", "status.hostIP"),
+    ];
     switch.mounts.extend([
         Mount::LiveFiles { path: "/etc/openstack/live".to_owned() },
         shared::host("tun", "/dev/net/tun", HostPath::Device),

@@ -106,10 +106,11 @@ impl Cluster for FakeCluster {
         let selector: Vec<String> = labels.iter().map(|(label, value)| format!("{label}={value}")).collect();
         let attempt = self.script.begin("list", kind.kind, selector.join(","))?;
         let state = lock(&self.state);
+        let is_within = |key: &Key| namespace.is_empty() || key.namespace == namespace;
         let found = state
             .store
             .objects()
-            .filter(|(key, body)| key.kind == kind && key.namespace == namespace && has_labels(body, labels));
+            .filter(|(key, body)| key.kind == kind && is_within(key) && has_labels(body, labels));
         found.map(|(_, body)| dynamic(&attempt, body.clone())).collect()
     }
 

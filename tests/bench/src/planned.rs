@@ -91,6 +91,8 @@ fn plan_one(
     if let Some(need) = &needs.nodes {
         let chosen = surroundings.nodes.iter().filter(|(_, node)| need.chooses(node));
         inputs.nodes = chosen.map(|(name, node)| (name.clone(), node.labels.clone())).collect();
+        // No other cloud exists.
+        inputs.claimed = inputs.nodes.keys().cloned().collect();
     }
     let plan = decoded.plan(&inputs, site, &BTreeMap::new())?;
     let instance = Instance {

@@ -40,10 +40,11 @@ fn leave(directories: &Directories, context: &str, timeout: &str) -> Result<()> 
     process::end_leftovers(directories)?;
     let target = Target::existing(directories, context)?;
     let has_control_planes = has_control_planes(&target.kubectl)?;
-    let elsewhere = namespaces_elsewhere(&target.kubectl)?;
+    let elsewhere = objects_elsewhere(&target.kubectl)?;
     if !elsewhere.is_empty() {
         bail!(
-            "other namespaces of {context} have control planes that need the operator: {}: delete them first",
+            "other namespaces of {context} have objects that need the operator, and that would be deleted with their kinds: \
+             {}: delete them first",
             elsewhere.join(", ")
         );
     }
@@ -78,25 +79,33 @@ fn has_kind(kubectl: &Kubectl) -> Result<bool> {
     Ok(!output(kubectl.query().args(get))?.trim().is_empty())
 }
 
-/// The other namespaces that have control planes.
-fn namespaces_elsewhere(kubectl: &Kubectl) -> Result<Vec<String>> {
-    if !has_kind(kubectl)? {
+/// Objects of the operator's kinds in other namespaces.
+fn objects_elsewhere(kubectl: &Kubectl) -> Result<Vec<String>> {
+    let definitions = "--output=jsonpath={.items[*].metadata.name}";
+    let kinds = own_kinds(&output(kubectl.query().args(["get", "crd", definitions]))?);
+    if kinds.is_empty() {
         return Ok(Vec::new());
     }
-    let namespaces = "--output=jsonpath={.items[*].metadata.namespace}";
-    let all = output(kubectl.query().args(["get", KIND, "--all-namespaces", namespaces]))?;
-    Ok(others(&all))
+    let names =
+        "--output=jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{\"\\n\"}{end}";
+    Ok(elsewhere(&output(kubectl.query().args(["get", &kinds.join(","), "--all-namespaces", names]))?))
 }
 
-fn others(namespaces: &str) -> Vec<String> {
-    let mut others: Vec<String> = namespaces
-        .split_whitespace()
-        .filter(|&namespace| namespace != NAMESPACE)
-        .map(ToOwned::to_owned)
-        .collect();
-    others.sort();
-    others.dedup();
-    others
+/// The operator's kinds among the names of definitions.
+fn own_kinds(definitions: &str) -> Vec<&str> {
+    let group = KIND.split_once('.').map_or(KIND, |(_, group)| group);
+    let is_own = |name: &&str| name.split_once('.').is_some_and(|(_, found)| found == group);
+    definitions.split_whitespace().filter(is_own).collect()
+}
+
+/// Objects in other namespaces, from lines with a kind, a namespace and a name.
+fn elsewhere(lines: &str) -> Vec<String> {
+    let is_elsewhere = |line: &&str| {
+        line.split_once(' ')
+            .and_then(|(_, place)| place.split_once('/'))
+            .is_some_and(|(namespace, _)| namespace != NAMESPACE)
+    };
+    lines.lines().filter(is_elsewhere).map(ToOwned::to_owned).collect()
 }
 
 /// Deletes the control planes and waits until the operator has removed each of them.
@@ -120,8 +129,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_namespaces_are_named_once() {
-        assert_eq!(others("openstack b a b"), ["a", "b"]);
-        assert!(others("openstack").is_empty() && others("").is_empty());
+    fn any_object_of_an_own_kind_in_another_namespace_is_found() {
+        let lines = "OpenStackControlPlane openstack/cloud\nMariaDB a/db\nKeystone openstack-two/keystone\n";
+        assert_eq!(elsewhere(lines), ["MariaDB a/db", "Keystone openstack-two/keystone"]);
+        assert!(elsewhere("MariaDB openstack/cloud-mariadb\n").is_empty() && elsewhere("").is_empty());
+    }
+
+    #[test]
+    fn own_kinds_are_those_of_the_operators_group() {
+        let definitions =
+            "mariadbs.openstack.k8s.io gateways.gateway.networking.k8s.io novas.nova.openstack.org";
+        assert_eq!(own_kinds(definitions), ["mariadbs.openstack.k8s.io"]);
     }
 }

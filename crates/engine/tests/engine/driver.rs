@@ -31,7 +31,11 @@ pub(crate) fn world() -> World {
 
 /// A freshly started operator.
 pub(crate) fn engine(world: &World) -> Engine {
-    let images = ImageDefaults { family: Family::Kolla, registry: None, tags: BTreeMap::new() };
+    engine_with_images(world, ImageDefaults { family: Family::Kolla, registry: None, tags: BTreeMap::new() })
+}
+
+/// The same with other default images.
+pub(crate) fn engine_with_images(world: &World, images: ImageDefaults) -> Engine {
     let site = Site { images, cluster_domain: "cluster.local".to_owned() };
     Engine::new(&SERVICES, site, world.ports())
 }
@@ -85,7 +89,8 @@ pub(crate) fn keys(world: &World, engine: &Engine) -> Vec<Key> {
     let mut keys = Vec::new();
     for kind in engine.kinds() {
         for body in world.cluster.objects(kind) {
-            keys.push(key(kind, body["metadata"]["name"].as_str().unwrap()));
+            let text = |field: &str| body["metadata"][field].as_str().unwrap().to_owned();
+            keys.push(Key { kind, namespace: text("namespace"), name: text("name") });
         }
     }
     keys

@@ -4,12 +4,14 @@
 
 mod blocked;
 mod bus;
+mod claims;
 mod cloud;
 mod degraded;
 mod deletion;
 mod driver;
 mod events;
 mod existing;
+mod family;
 mod faults;
 mod full_cloud;
 mod galera;

@@ -234,6 +234,10 @@ pub(crate) async fn operator(client: &Client) -> OperatorFacts {
             deployments = usual;
         }
     }
+    if let Ok(found) = &mut deployments {
+        // The oldest one is active.
+        found.sort_by_key(|found| text(found, "/metadata/creationTimestamp").to_owned());
+    }
     let first = deployments.as_ref().ok().and_then(|found| found.first());
     let namespace = first.map(|found| text(found, "/metadata/namespace").to_owned());
     let Some(namespace) = namespace else {

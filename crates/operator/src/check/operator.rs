@@ -43,8 +43,11 @@ pub(super) fn check(facts: &OperatorFacts, now: Timestamp, findings: &mut Findin
     let (namespace, name) = (text(deployment, "/metadata/namespace"), text(deployment, "/metadata/name"));
     if deployments.len() > 1 {
         findings.warn(
-            format!("{} operators are installed", deployments.len()),
-            "uninstall all but one: each of them reconciles all clouds of the cluster",
+            format!(
+                "{} operators are installed: only the oldest one, {namespace}/{name}, is active",
+                deployments.len()
+            ),
+            "uninstall all but one",
         );
     }
     let available = deployment.pointer("/status/availableReplicas").and_then(Value::as_i64).unwrap_or(0);

@@ -22,6 +22,8 @@ pub(crate) struct Contents {
     forbidden: BTreeSet<String>,
     /// Bodies of all patches, with their path.
     pub(crate) patches: Vec<(String, Value)>,
+    /// Paths of all requests that create objects.
+    pub(crate) creations: Vec<String>,
 }
 
 /// A server that runs until it is dropped, and a kubeconfig for it.
@@ -63,6 +65,11 @@ impl ApiServer {
         self.contents.lock().unwrap().collections.entry(path.to_owned()).or_default().extend(objects);
     }
 
+    /// Removes all objects of a collection.
+    pub(crate) fn clear(&self, path: &str) {
+        self.contents.lock().unwrap().collections.insert(path.to_owned(), Vec::new());
+    }
+
     pub(crate) fn add_text(&self, path: &str, text: &str) {
         self.contents.lock().unwrap().texts.insert(path.to_owned(), text.to_owned());
     }
@@ -88,6 +95,7 @@ async fn answer(State(contents): State<Arc<Mutex<Contents>>>, request: Request) 
         })),
         Method::GET => read(&contents, &path, &query),
         Method::POST => {
+            contents.creations.push(path);
             let mut review: Value = serde_json::from_slice(&body).unwrap_or_default();
             review["status"] = json!({ "allowed": true });
             reply(&review)

@@ -1,5 +1,6 @@
 # Runs libvirt so that guests survive this pod: processes in the cgroups of the pod are killed with it.
 set -eu
+. /etc/openstack/claim.sh
 group=openstack-libvirt
 
 # Read once, because the file changes while this process moves.

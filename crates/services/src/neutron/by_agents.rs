@@ -94,7 +94,12 @@ pub(super) fn extend(
     };
     let scheduling = scheduling(settings);
     let resources = &settings.switch.container.resources;
-    let mut workloads = switch::workloads(&Pods { image: &image, scheduling: &scheduling, resources });
+    let mut workloads = switch::workloads(&Pods {
+        owner: shared::owner(context, KIND),
+        image: &image,
+        scheduling: &scheduling,
+        resources,
+    });
     workloads.push(switch_agent(context, &scheduling, settings, bus));
     let agents = network_agents(context, settings, compute, bus);
     // With its own labels, the workload covers leaving nodes as well.
@@ -114,7 +119,8 @@ fn switch_settings(context: &Context<'_, Neutron>, settings: &OvsSettings) -> BT
         Some((switch::node_file(node), switch::settings(datapath, &change.apply(&settings.links))))
     });
     let plain = (switch::ALL_NODES.to_owned(), switch::settings(datapath, &settings.links));
-    [plain].into_iter().chain(special).collect()
+    let claimed = (shared::CLAIMED_NODES.to_owned(), shared::claimed_nodes(context));
+    [plain, claimed].into_iter().chain(special).collect()
 }
 
 fn add_files(
@@ -182,6 +188,7 @@ fn switch_agent(
     let agent = agent::container(context, name, "neutron-openvswitch-agent", OVS, &settings.agent);
     let mut agent = agent::with_node_access(agent);
     agent.command = shared::script("/etc/openstack/switch-agent.sh");
+    agent.environment.push(shared::owner(context, KIND));
     agent.mounts.push(shared::file("switch-agent.sh", "/etc/openstack/switch-agent.sh"));
     agent::workload(name, scheduling, &peers(context), vec![connect(agent, bus)])
 }

@@ -1,4 +1,5 @@
-# Runs the Open vSwitch agent with the settings of Open vSwitch, and exits when they change, to be restarted.
+# Runs the Open vSwitch agent once the switch belongs to this Neutron, with the settings of Open vSwitch. Exits when they
+# change, to be restarted.
 set -eu
 
 # The keys are those of ovn-controller.
@@ -11,6 +12,7 @@ settings() {
     setting ovn-bridge-mappings
 }
 
+until [ "$(setting openstack-owner)" = "$OWNER" ]; do sleep 1; done
 OS_OVS__LOCAL_IP=$(setting ovn-encap-ip)
 OS_OVS__BRIDGE_MAPPINGS=$(setting ovn-bridge-mappings)
 export OS_OVS__LOCAL_IP OS_OVS__BRIDGE_MAPPINGS

@@ -1,10 +1,14 @@
-# Starts ovn-controller once the southbound database has content: with an empty database it ends with a segmentation
-# fault (seen with 25.03).
+# Starts ovn-controller once the switch belongs to this network, and the southbound database has content: with an empty
+# database it ends with a segmentation fault (seen with 25.03).
 set -eu
 
+setting() {
+    ovs-vsctl --timeout=5 --if-exists get Open_vSwitch . "external-ids:$1" | tr -d '"'
+}
+
 has_content() {
-    remote=$(ovs-vsctl --timeout=5 --if-exists get Open_vSwitch . external-ids:ovn-remote | tr -d '"')
-    [ -n "$remote" ] &&
+    remote=$(setting ovn-remote)
+    [ -n "$remote" ] && [ "$(setting openstack-owner)" = "$OWNER" ] &&
         [ -n "$(ovn-sbctl --timeout=5 --no-leader-only --db="$remote" --bare --columns=_uuid list SB_Global)" ]
 }
 

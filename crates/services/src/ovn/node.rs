@@ -27,7 +27,12 @@ pub(super) fn workloads(context: &Context<'_, OVNNetwork>) -> Vec<Workload> {
         shared::component_image(context, names, &template.ovs.container.image, &template.common, origin)
     };
     let resources = &template.ovs.container.resources;
-    let mut workloads = switch::workloads(&Pods { image: &image, scheduling: &scheduling, resources });
+    let mut workloads = switch::workloads(&Pods {
+        owner: shared::owner(context, super::KIND),
+        image: &image,
+        scheduling: &scheduling,
+        resources,
+    });
     workloads.push(controller(context, &scheduling));
     shared::with_leaving(workloads, &context.inputs.leaving_nodes())
 }
@@ -40,6 +45,7 @@ pub(super) fn add_settings(
 ) -> Result<Vec<Child>, Invalid> {
     let template = &context.object.spec.template;
     files.insert(switch::ALL_NODES.to_owned(), settings(context, &template.links, None));
+    files.insert(shared::CLAIMED_NODES.to_owned(), shared::claimed_nodes(context));
     let written = user_chassis(context)?;
     let mut children = Vec::new();
     for (name, labels) in context.inputs.nodes.iter().chain(&context.inputs.leaving) {
@@ -111,6 +117,7 @@ fn controller(context: &Context<'_, OVNNetwork>, scheduling: &Scheduling) -> Wor
         name: "ovn-controller",
         image: shared::component_image(context, names, &settings.image, &template.common, origin),
         command: shared::script(SCRIPT_PATH),
+        environment: vec![shared::owner(context, super::KIND)],
         mounts: vec![
             shared::file(SCRIPT, SCRIPT_PATH),
             switch::run_directory(),

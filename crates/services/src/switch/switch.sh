@@ -7,6 +7,28 @@ set_switch() {
     ovs-vsctl --timeout=10 --no-wait "$@"
 }
 
+# Object of the operator that the switch belongs to.
+owner() {
+    found=$(set_switch --if-exists get Open_vSwitch . external-ids:openstack-owner) || return 1
+    printf '%s' "${found//\"/}"
+}
+
+refuse() {
+    echo "Open vSwitch on node $NODE_NAME belongs to $1 and not to $OWNER, which changed nothing there:" \
+        "select other nodes for one of them" | tee /dev/termination-log >&2
+}
+
+# Another object may take the switch over only if the operator has assigned the node to it.
+claim() {
+    current=$(owner) || return 1
+    [ "$current" != "$OWNER" ] || return 0
+    if [ -n "$current" ] && ! grep -qsxF -- "$NODE_NAME" "$live/claimed-nodes"; then
+        refuse "$current"
+        return 1
+    fi
+    set_switch set Open_vSwitch . external-ids:openstack-owner="\"$OWNER\""
+}
+
 # Settings of the node override those of all nodes.
 read_settings() {
     if [ -e "$live/node-$NODE_NAME" ]; then cat "$live/node-$NODE_NAME"; else cat "$live/nodes"; fi
@@ -75,6 +97,7 @@ parse() {
 }
 
 configure() {
+    claim
     add_bridge br-int
     set_switch set bridge br-int fail_mode=secure
     for bridge in "${bridges[@]}"; do
@@ -113,6 +136,12 @@ keep() {
     remote=
     round=0
     while true; do
+        if [ $((round % 10)) = 0 ] && current=$(owner) && [ -n "$current" ] && [ "$current" != "$OWNER" ]; then
+            refuse "$current"
+            # The shell that started this loop has become ovs-vswitchd.
+            kill "$$"
+            return 1
+        fi
         if needs_hold && ! bash "$0" hold; then echo "cannot move the tunnel address" >&2; fi
         if [ $((round % 10)) = 0 ]; then
             now=$(read_settings)
@@ -134,7 +163,10 @@ settings=$(read_settings)
 parse "$settings"
 case ${1:-run} in
     configure) configure ;;
-    hold) hold_tunnel_address ;;
+    hold)
+        claim
+        hold_tunnel_address
+        ;;
     run)
         until ovs-vsctl --timeout=2 --no-wait show >/dev/null 2>&1; do sleep 0.3; done
         set_switch init

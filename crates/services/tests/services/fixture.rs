@@ -173,6 +173,7 @@ pub(crate) fn resolved(needs: &Needs, leaving: &[&str]) -> Resolved {
         objects: objects.collect(),
         addresses: addresses.collect(),
         peers: BTreeMap::new(),
+        claimed: nodes.keys().cloned().collect(),
         nodes,
         leaving: leaving.iter().map(|&name| (name.to_owned(), Labels::new())).collect(),
     }

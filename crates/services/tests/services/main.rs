@@ -11,6 +11,7 @@ mod golden;
 mod invariants;
 mod laws;
 mod leaving;
+mod node_scripts;
 mod pods;
 mod property;
 mod rabbitmq_scripts;

@@ -313,12 +313,13 @@ fn the_data_of_a_member_stopped_while_leaving_is_deleted_only_if_it_had_left() {
 fn ovn_controller_starts_once_the_southbound_database_has_content() {
     let sandbox = Sandbox::new("controller", "ovn-minimal");
     // At first there is no address, then an empty database.
-    sandbox.program("ovs-vsctl", "[ ! -e $root/slept ] || echo '\"tcp:10.0.0.1:6642\"'");
+    let address = "[ ! -e $root/slept ] || echo '\"tcp:10.0.0.1:6642\"'";
+    sandbox.program("ovs-vsctl", &format!("case \"$*\" in *owner) echo '\"own\"' ;; *) {address} ;; esac"));
     sandbox
         .program("ovn-sbctl", "echo \"$*\" >>$root/asked; [ $(wc -l <$root/asked) = 1 ] || echo some-uuid");
     sandbox.program("sleep", "touch $root/slept");
     sandbox.program("ovn-controller", "cp $root/asked $root/asked-before");
-    let output = sandbox.run("controller.sh", &[], &[]);
+    let output = sandbox.run("controller.sh", &[], &[("OWNER", "own")]);
     assert!(output.status.success(), "{}", errors(&output));
     let asked = sandbox.read("asked-before");
     assert_eq!(asked.lines().count(), 2, "{asked}");

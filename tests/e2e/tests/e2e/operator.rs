@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
@@ -22,6 +23,7 @@ use crate::cloud::Cloud;
 
 /// Namespace and Deployment of the operator.
 pub(crate) const NAME: &str = "openstack-operator";
+const FIELD_MANAGER: &str = "openstack-operator-e2e";
 /// The operator checks databases and catalogs this often here, so that checks do not wait long.
 const DRIFT_SECONDS: &str = "15";
 /// Memory that the operator may occupy with one cloud, in bytes.
@@ -41,6 +43,7 @@ impl Operator {
     }
 
     pub(crate) async fn install(&self, sandbox: &Sandbox) -> Result<()> {
+        require_no_other_operator(&sandbox.client).await?;
         let registry = env::var("E2E_IMAGES_REGISTRY")?;
         let image = sandbox.image("operator")?;
         let arguments = [
@@ -81,6 +84,29 @@ impl Operator {
         ensure!(code == 0, "openstack-operator {arguments:?} ended with {code}: {text}");
         Ok(text)
     }
+}
+
+/// Fails if the cluster has an operator that this project's tools did not install: it would be replaced.
+async fn require_no_other_operator(client: &kube::Client) -> Result<()> {
+    let labelled = ListParams::default().labels("app.kubernetes.io/name=openstack-operator");
+    let found = Api::<Deployment>::all(client.clone()).list(&labelled).await?;
+    let others: Vec<String> = found.iter().filter(|found| !is_ours(found)).map(title).collect();
+    ensure!(
+        others.is_empty(),
+        "the cluster has an operator that the tests would replace: {}: uninstall it, or use another cluster",
+        others.join(", ")
+    );
+    Ok(())
+}
+
+fn title(deployment: &Deployment) -> String {
+    format!("{}/{}", deployment.namespace().unwrap_or_default(), deployment.name_any())
+}
+
+fn is_ours(deployment: &Deployment) -> bool {
+    let mut managers = deployment.managed_fields().iter().filter_map(|fields| fields.manager.as_deref());
+    title(deployment) == format!("{NAME}/{NAME}")
+        && managers.any(|manager| matches!(manager, FIELD_MANAGER | "xtask"))
 }
 
 /// At rest the operator reconciles, writes nothing, and stays small.
@@ -154,7 +180,7 @@ async fn apply(client: &kube::Client, document: &Value) -> Result<()> {
         (Scope::Namespaced, Some(namespace)) => Api::namespaced_with(client.clone(), namespace, &resource),
         _ => Api::all_with(client.clone(), &resource),
     };
-    let parameters = PatchParams::apply("openstack-operator-e2e").force();
+    let parameters = PatchParams::apply(FIELD_MANAGER).force();
     api.patch(&name, &parameters, &Patch::Apply(document))
         .await
         .with_context(|| format!("failed to apply {} {name}", types.kind))?;

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{
     ServiceAccount,
 };
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::DeleteParams;
 use kube::runtime::wait::{Condition, conditions::is_deployment_completed};
@@ -106,13 +106,15 @@ fn deployment(image: String) -> Deployment {
         }),
         ..container("operator", image, &[])
     };
+    // Not the label of an installation, which would compete with the one of a cloud.
+    let labelled = metadata("operator-election");
     Deployment {
-        metadata: metadata(NAME),
+        metadata: ObjectMeta { name: Some(NAME.to_owned()), ..labelled.clone() },
         spec: Some(DeploymentSpec {
             replicas: Some(2),
-            selector: LabelSelector { match_labels: metadata(NAME).labels, ..LabelSelector::default() },
+            selector: LabelSelector { match_labels: labelled.labels.clone(), ..LabelSelector::default() },
             template: PodTemplateSpec {
-                metadata: Some(metadata(NAME)),
+                metadata: Some(labelled),
                 spec: Some(PodSpec {
                     service_account_name: Some(NAME.to_owned()),
                     automount_service_account_token: Some(true),
