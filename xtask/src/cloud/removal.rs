@@ -81,8 +81,9 @@ fn has_kind(kubectl: &Kubectl) -> Result<bool> {
 
 /// Objects of the operator's kinds in other namespaces.
 fn objects_elsewhere(kubectl: &Kubectl) -> Result<Vec<String>> {
-    let definitions = "--output=jsonpath={.items[*].metadata.name}";
-    let kinds = own_kinds(&output(kubectl.query().args(["get", "crd", definitions]))?);
+    let names = "--output=jsonpath={.items[*].metadata.name}";
+    let definitions = output(kubectl.query().args(["get", "crd", names]))?;
+    let kinds = own_kinds(&definitions);
     if kinds.is_empty() {
         return Ok(Vec::new());
     }

@@ -65,7 +65,7 @@ impl Operator {
 
 fn installed(kind: &str, name: &str, namespace: &str, created: &str) -> Value {
     json!({
-        "apiVersion": "v1", "kind": kind,
+        "apiVersion": if kind == "Pod" { "v1" } else { "apps/v1" }, "kind": kind,
         "metadata": {
             "name": name, "namespace": namespace, "creationTimestamp": created,
             "labels": { "app.kubernetes.io/name": "openstack-operator", "app.kubernetes.io/instance": namespace },
