@@ -245,6 +245,9 @@ fn configuration(context: &Context<'_, MariaDB>) -> Result<String, Invalid> {
                 ("wsrep_retry_autocommit", "3"),
                 ("wsrep_sst_method", "mariabackup"),
                 ("wsrep_sst_auth", "mysql:"),
+                // Without this mode a donor applies changes of schemas while its files are copied (MDEV-33211): the copy
+                // contains a part of them, and its position does not say which.
+                ("wsrep_mode", "BF_ABORT_MARIABACKUP"),
             ],
         )
         .set("mysqld", "wsrep_provider_options", provider_options.join("; "))
