@@ -18,6 +18,7 @@ mod idle;
 mod keyring;
 mod loss;
 mod nodes;
+mod ownership;
 mod raft;
 mod status;
 mod taints;
