@@ -3,9 +3,11 @@
 use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use openstack_operator_engine::ports::{Bus, BusGrant, BusServer, Login, PortResult};
+use openstack_operator_engine::claim::{Claim, Found};
+use openstack_operator_engine::ports::{Bus, BusGrant, BusServer, PortError, PortResult};
 use openstack_operator_model::lower::MANAGER;
 use openstack_operator_model::service::BusView;
+use openstack_operator_model::status::EffectKind;
 use rand::Rng;
 use reqwest::{Client, Method};
 use serde::Deserialize;
@@ -59,13 +61,26 @@ impl ManagementBus {
         self.send(server, Method::GET, path, Body::Empty).await?.success_if_found()
     }
 
-    async fn ensure_virtual_host(&self, server: &BusServer, name: &str) -> Result<bool, Failure> {
-        let path = ["api", "vhosts", name];
-        if self.get(server, &path).await?.is_some() {
+    async fn ensure_virtual_host(
+        &self,
+        server: &BusServer,
+        grant: &BusGrant,
+        found: Option<&Value>,
+    ) -> Result<bool, Failure> {
+        let mark = grant.virtual_host_claim.mark();
+        if found.is_some_and(|found| description(found) == Some(&mark)) {
             return Ok(false);
         }
-        let body = Body::Plain(json!({"default_queue_type": "quorum"}));
-        self.send(server, Method::PUT, &path, body).await?.success()?;
+        let mut body = json!({"default_queue_type": "quorum"});
+        if let Some(found) = found {
+            // A change replaces all fields.
+            let is_set = |field: &&str| found.get(field).is_some_and(|value| value != "undefined");
+            let kept = ["default_queue_type", "tags"].into_iter().filter(is_set);
+            body = kept.map(|field| (field.to_owned(), found[field].clone())).collect();
+        }
+        body["description"] = json!(mark);
+        let path = ["api", "vhosts", &grant.virtual_host];
+        self.send(server, Method::PUT, &path, Body::Plain(body)).await?.success()?;
         Ok(true)
     }
 
@@ -89,21 +104,23 @@ impl ManagementBus {
         Ok(true)
     }
 
-    async fn ensure_user(&self, server: &BusServer, user: &Login) -> Result<bool, Failure> {
-        let path = ["api", "users", &user.username];
-        if let Some(found) = self.get(server, &path).await?
-            && is_untagged(&found)
-            && has_password(&found, &user.password)
-        {
+    async fn ensure_user(
+        &self,
+        server: &BusServer,
+        grant: &BusGrant,
+        found: Option<&Value>,
+    ) -> Result<bool, Failure> {
+        let (user, mark) = (&grant.user, grant.user_claim.mark());
+        if found.is_some_and(|found| tags(found) == [mark.as_str()] && has_password(found, &user.password)) {
             return Ok(false);
         }
         let salt = rand::rng().random::<[u8; SALT_BYTES]>();
         let body = Body::Secret(json!({
             "password_hash": hash(salt, &user.password),
             "hashing_algorithm": HASHING,
-            "tags": "",
+            "tags": mark,
         }));
-        self.send(server, Method::PUT, &path, body).await?.success()?;
+        self.send(server, Method::PUT, &["api", "users", &user.username], body).await?.success()?;
         Ok(true)
     }
 
@@ -123,8 +140,22 @@ impl ManagementBus {
         Ok(true)
     }
 
-    async fn remove(&self, server: &BusServer, path: &[&str]) -> Result<(), Failure> {
-        self.send(server, Method::DELETE, path, Body::Empty).await?.success_if_found()?;
+    /// Removes a resource if it exists and the claim covers it.
+    async fn remove(
+        &self,
+        server: &BusServer,
+        (kind, name): (EffectKind, &str),
+        claim: &Claim,
+    ) -> Result<(), Failure> {
+        let (collection, owner): (_, fn(&Value) -> Found<'_>) = match kind {
+            EffectKind::MessagingHost => ("vhosts", virtual_host_owner),
+            _ => ("users", user_owner),
+        };
+        let path = ["api", collection, name];
+        let Some(found) = self.get(server, &path).await? else { return Ok(()) };
+        if claim.may_remove(kind, name, owner(&found)) {
+            self.send(server, Method::DELETE, &path, Body::Empty).await?.success_if_found()?;
+        }
         Ok(())
     }
 }
@@ -135,14 +166,22 @@ impl Bus for ManagementBus {
         let (host, user) = (&grant.virtual_host, &grant.user.username);
         let action = format!("set up user {user} on the message bus");
         administrator::protect(&server.administrator, user, &action)?;
-        let wrote_host = self.ensure_virtual_host(server, host).await.map_err(|failure| {
+        let host_failure = |failure: Failure| {
             failure.into_port_error(&format!("set up virtual host {host} on the message bus"))
-        })?;
+        };
+        let found_host = self.get(server, &["api", "vhosts", host]).await.map_err(host_failure)?;
+        let found_user = self
+            .get(server, &["api", "users", user])
+            .await
+            .map_err(|failure| failure.into_port_error(&action))?;
+        admit(grant, found_host.as_ref(), found_user.as_ref())?;
+        let wrote_host =
+            self.ensure_virtual_host(server, grant, found_host.as_ref()).await.map_err(host_failure)?;
         let wrote_policy = self.ensure_policy(server, grant).await.map_err(|failure| {
             failure.into_port_error(&format!("set the policy of virtual host {host} on the message bus"))
         })?;
         let wrote_user = self
-            .ensure_user(server, &grant.user)
+            .ensure_user(server, grant, found_user.as_ref())
             .await
             .map_err(|failure| failure.into_port_error(&action))?;
         let wrote_permissions = self.ensure_permissions(server, grant).await.map_err(|failure| {
@@ -153,16 +192,18 @@ impl Bus for ManagementBus {
         Ok(wrote_host || wrote_policy || wrote_user || wrote_permissions)
     }
 
-    async fn drop_virtual_host(&self, server: &BusServer, name: &str) -> PortResult<()> {
-        self.remove(server, &["api", "vhosts", name]).await.map_err(|failure| {
+    async fn drop_virtual_host(&self, server: &BusServer, name: &str, claim: &Claim) -> PortResult<()> {
+        self.remove(server, (EffectKind::MessagingHost, name), claim).await.map_err(|failure| {
             failure.into_port_error(&format!("remove virtual host {name} from the message bus"))
         })
     }
 
-    async fn drop_user(&self, server: &BusServer, user: &str) -> PortResult<()> {
+    async fn drop_user(&self, server: &BusServer, user: &str, claim: &Claim) -> PortResult<()> {
         let action = format!("remove user {user} from the message bus");
         administrator::protect(&server.administrator, user, &action)?;
-        self.remove(server, &["api", "users", user]).await.map_err(|failure| failure.into_port_error(&action))
+        self.remove(server, (EffectKind::MessagingUser, user), claim)
+            .await
+            .map_err(|failure| failure.into_port_error(&action))
     }
 
     async fn view(&self, server: &BusServer) -> PortResult<BusView> {
@@ -185,13 +226,38 @@ struct Node {
     running: bool,
 }
 
-/// Tags grant access to the management API, which services must not have. Older versions return a string, newer ones a
-/// list.
-fn is_untagged(user: &Value) -> bool {
+/// Checks both claims before anything is written.
+fn admit(grant: &BusGrant, host: Option<&Value>, user: Option<&Value>) -> PortResult<()> {
+    let found_host = host.map_or(Found::Absent, virtual_host_owner);
+    let found_user = user.map_or(Found::Absent, user_owner);
+    let BusGrant { virtual_host, virtual_host_claim, user, user_claim, .. } = grant;
+    virtual_host_claim
+        .admit(EffectKind::MessagingHost, virtual_host, found_host)
+        .and_then(|()| user_claim.admit(EffectKind::MessagingUser, &user.username, found_user))
+        .map_err(|refusal| PortError::Foreign { refusal })
+}
+
+fn virtual_host_owner(found: &Value) -> Found<'_> {
+    Found::marked(description(found))
+}
+
+fn description(virtual_host: &Value) -> Option<&str> {
+    virtual_host.get("description").and_then(Value::as_str)
+}
+
+/// A user has no description, but any tags.
+fn user_owner(found: &Value) -> Found<'_> {
+    let mut owners = tags(found).into_iter().map(|tag| Found::marked(Some(tag)));
+    owners.find(|found| *found != Found::Unowned).unwrap_or(Found::Unowned)
+}
+
+/// Tags of a user. Some grant access to the management API, which services must not have. Older versions return a string,
+/// newer ones a list.
+fn tags(user: &Value) -> Vec<&str> {
     match user.get("tags") {
-        Some(Value::Array(tags)) => tags.is_empty(),
-        Some(Value::String(tags)) => tags.is_empty(),
-        _ => true,
+        Some(Value::Array(tags)) => tags.iter().filter_map(Value::as_str).collect(),
+        Some(Value::String(tags)) => tags.split(',').map(str::trim).filter(|tag| !tag.is_empty()).collect(),
+        _ => Vec::new(),
     }
 }
 

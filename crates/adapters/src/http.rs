@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use openstack_operator_engine::claim::Refusal;
 use openstack_operator_engine::ports::{Login, PortError};
 use reqwest::{Client, Method, StatusCode, Url};
 use serde::de::DeserializeOwned;
@@ -27,6 +28,14 @@ pub(crate) enum Failure {
     Incomplete { request: String, field: String },
     #[snafu(display("{kind} {name} does not exist yet"))]
     Missing { kind: &'static str, name: String },
+    #[snafu(display("{refusal}"))]
+    Foreign { refusal: Refusal },
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Foreign { refusal }
+    }
 }
 
 impl Failure {
@@ -34,6 +43,7 @@ impl Failure {
     pub(crate) fn into_port_error(self, action: &str) -> PortError {
         let action = action.to_owned();
         match &self {
+            Self::Foreign { refusal } => PortError::Foreign { refusal: refusal.clone() },
             Self::Address { .. } => PortError::Rejected { action, reason: self.to_string() },
             Self::Rejection { status, .. } if *status == StatusCode::CONFLICT => {
                 PortError::Conflict { action }

@@ -1,6 +1,7 @@
 //! The identity service, through its v3 API.
 
 use async_trait::async_trait;
+use openstack_operator_engine::claim::Claim;
 use openstack_operator_engine::ports::{Identity, IdentityEntries, IdentityLogin, PortResult};
 use reqwest::Client;
 
@@ -51,7 +52,8 @@ impl Identity for IdentityV3 {
         }
         for service in &entries.services {
             wrote |= catalog::ensure_service(&session, service).await.map_err(|failure| {
-                failure.into_port_error(&format!("set up service {} in the catalog", service.service_type))
+                let name = &service.entry.service_type;
+                failure.into_port_error(&format!("set up service {name} in the catalog"))
             })?;
         }
         for user in &entries.users {
@@ -73,16 +75,17 @@ impl Identity for IdentityV3 {
         server: &IdentityLogin,
         service_type: &str,
         region: Option<&str>,
+        claim: &Claim,
     ) -> PortResult<()> {
-        catalog::drop_service(&self.session(server), service_type, region).await.map_err(|failure| {
+        catalog::drop_service(&self.session(server), service_type, region, claim).await.map_err(|failure| {
             failure.into_port_error(&format!("remove service {service_type} from the catalog"))
         })
     }
 
-    async fn drop_user(&self, server: &IdentityLogin, user: &str) -> PortResult<()> {
+    async fn drop_user(&self, server: &IdentityLogin, user: &str, claim: &Claim) -> PortResult<()> {
         let action = format!("remove user {user} from the identity service");
         administrator::protect(&server.administrator, user, &action)?;
-        account::drop_user(&self.session(server), user)
+        account::drop_user(&self.session(server), user, claim)
             .await
             .map_err(|failure| failure.into_port_error(&action))
     }

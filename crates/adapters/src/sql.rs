@@ -5,13 +5,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, IoError, OptsBuilder, Row};
+use openstack_operator_engine::claim::{Claim, Refusal};
 use openstack_operator_engine::ports::{Login, PortError, PortResult, Sql, SqlGrant, SqlServer};
 use openstack_operator_model::service::SqlView;
+use openstack_operator_model::status::EffectKind;
 use snafu::{OptionExt, ResultExt, Snafu, ensure};
 use tokio::time::timeout;
 
 use crate::administrator;
+use crate::sql::owner::Resource;
 
+mod owner;
 mod replication;
 
 /// Longer than the five seconds after which the resolver retries a DNS query.
@@ -46,15 +50,15 @@ impl Sql for MariaSql {
         find_database(server, database).await.map_err(|failure| failure.into_port_error(action))
     }
 
-    async fn drop_database(&self, server: &SqlServer, database: &str) -> PortResult<()> {
+    async fn drop_database(&self, server: &SqlServer, database: &str, claim: &Claim) -> PortResult<()> {
         let action = format!("remove database {database} from {}", server.host);
-        remove_database(server, database).await.map_err(|failure| failure.into_port_error(action))
+        remove_database(server, database, claim).await.map_err(|failure| failure.into_port_error(action))
     }
 
-    async fn drop_user(&self, server: &SqlServer, user: &str) -> PortResult<()> {
+    async fn drop_user(&self, server: &SqlServer, user: &str, claim: &Claim) -> PortResult<()> {
         let action = format!("remove user {user} from {}", server.host);
         administrator::protect(&server.administrator, user, &action)?;
-        remove_user(server, user).await.map_err(|failure| failure.into_port_error(action))
+        remove_user(server, user, claim).await.map_err(|failure| failure.into_port_error(action))
     }
 
     async fn view(&self, server: &SqlServer) -> PortResult<SqlView> {
@@ -85,11 +89,20 @@ enum Failure {
     /// Errors of the driver may contain rows, so they are not printed.
     #[snafu(display("the server sent an invalid response"))]
     Protocol,
+    #[snafu(display("{refusal}"))]
+    Foreign { refusal: Refusal },
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Foreign { refusal }
+    }
 }
 
 impl Failure {
     fn into_port_error(self, action: String) -> PortError {
         match &self {
+            Self::Foreign { refusal } => PortError::Foreign { refusal: refusal.clone() },
             Self::DatabaseName { .. } | Self::UserName { .. } => {
                 PortError::Rejected { action, reason: self.to_string() }
             }
@@ -128,9 +141,19 @@ async fn ensure_grant(server: &SqlServer, grant: &SqlGrant) -> Result<bool, Fail
     let database = database_name(&grant.database)?;
     let account = account(&grant.user.username)?;
     let mut connection = connect(server, &server.administrator).await?;
-    let mut wrote = ensure_database(&mut connection, database).await?;
+    let character_set = character_set(&mut connection, database).await?;
+    let user = find_user(&mut connection, &grant.user.username).await?;
+    let of_database = Resource { kind: EffectKind::Database, name: database, claim: &grant.database_claim };
+    let of_user =
+        Resource { kind: EffectKind::DatabaseUser, name: &grant.user.username, claim: &grant.user_claim };
+    // Both are checked before anything is written, and recorded before anything is created.
+    let database_owner = of_database.admitted(&mut connection, character_set.as_ref()).await?;
+    let user_owner = of_user.admitted(&mut connection, user.as_ref()).await?;
+    let mut wrote = of_database.record(&mut connection, database_owner).await?;
+    wrote |= of_user.record(&mut connection, user_owner).await?;
+    wrote |= ensure_database(&mut connection, database, character_set).await?;
     let password = literal(&grant.user.password);
-    let statement = if !has_user(&mut connection, &grant.user.username).await? {
+    let statement = if user.is_none() {
         Some(format!("CREATE USER IF NOT EXISTS {account} IDENTIFIED BY {password}"))
     } else if !has_password(server, &grant.user).await? {
         Some(format!("ALTER USER {account} IDENTIFIED BY {password}"))
@@ -152,8 +175,12 @@ async fn ensure_grant(server: &SqlServer, grant: &SqlGrant) -> Result<bool, Fail
 }
 
 /// An existing database is not changed, since another character set would reinterpret its data.
-async fn ensure_database(connection: &mut Conn, database: &str) -> Result<bool, Failure> {
-    if let Some(character_set) = character_set(connection, database).await? {
+async fn ensure_database(
+    connection: &mut Conn,
+    database: &str,
+    character_set: Option<String>,
+) -> Result<bool, Failure> {
+    if let Some(character_set) = character_set {
         if !CHARACTER_SETS.contains(&character_set.as_str()) {
             tracing::warn!(
                 database,
@@ -187,26 +214,36 @@ async fn character_set(connection: &mut Conn, database: &str) -> Result<Option<S
     Ok(query(connection, &statement).await?.into_iter().next())
 }
 
-async fn remove_database(server: &SqlServer, database: &str) -> Result<(), Failure> {
-    let database = database_name(database)?;
-    let mut connection = connect(server, &server.administrator).await?;
-    execute(&mut connection, &format!("DROP DATABASE IF EXISTS `{database}`")).await?;
-    disconnect(connection).await;
-    Ok(())
+async fn remove_database(server: &SqlServer, database: &str, claim: &Claim) -> Result<(), Failure> {
+    let name = database_name(database)?;
+    let resource = Resource { kind: EffectKind::Database, name, claim };
+    remove(server, &resource, &format!("DROP DATABASE IF EXISTS `{name}`")).await
 }
 
-async fn remove_user(server: &SqlServer, user: &str) -> Result<(), Failure> {
+async fn remove_user(server: &SqlServer, user: &str, claim: &Claim) -> Result<(), Failure> {
     let account = account(user)?;
+    let resource = Resource { kind: EffectKind::DatabaseUser, name: user, claim };
+    remove(server, &resource, &format!("DROP USER IF EXISTS {account}")).await
+}
+
+/// Removes a resource that the claim covers, and then the record of its owner.
+async fn remove(server: &SqlServer, resource: &Resource<'_>, statement: &str) -> Result<(), Failure> {
     let mut connection = connect(server, &server.administrator).await?;
-    execute(&mut connection, &format!("DROP USER IF EXISTS {account}")).await?;
+    let owner = resource.owner(&mut connection).await?;
+    if resource.may_remove(owner.as_deref()) {
+        execute(&mut connection, statement).await?;
+        if owner.is_some() {
+            resource.forget(&mut connection).await?;
+        }
+    }
     disconnect(connection).await;
     Ok(())
 }
 
-async fn has_user(connection: &mut Conn, user: &str) -> Result<bool, Failure> {
+/// Name of the user, if it exists.
+async fn find_user(connection: &mut Conn, user: &str) -> Result<Option<String>, Failure> {
     let statement = format!("SELECT User FROM mysql.user WHERE User = {} AND Host = '%'", literal(user));
-    let found = query(connection, &statement).await?;
-    Ok(!found.is_empty())
+    Ok(query(connection, &statement).await?.into_iter().next())
 }
 
 /// Whether the user has this password.

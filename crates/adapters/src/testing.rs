@@ -4,11 +4,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
+use openstack_operator_engine::claim::{Adoption, Claim};
 use openstack_operator_engine::ports::{PortError, PortResult};
 use serde_json::Value;
 
 /// Result of a test.
 pub(crate) type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+/// The object that the tests act for.
+pub(crate) const OWNER: &str = "Thing openstack/sample";
+/// Another object.
+pub(crate) const OTHER: &str = "Thing openstack/other";
+
+pub(crate) fn claim(owner: &str, adoption: Adoption) -> Claim {
+    Claim { owner: owner.to_owned(), adoption }
+}
+
+/// The claim of a new object.
+pub(crate) fn own_claim() -> Claim {
+    claim(OWNER, Adoption::Nothing)
+}
 
 /// A parsed request.
 #[derive(Clone, Debug)]

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::DynamicObject;
 use openstack_operator_model::assess::{self, JobOutcome};
 use openstack_operator_model::condition::Progress;
 use openstack_operator_model::kind::{JOB, POD, STATEFUL_SET};
-use openstack_operator_model::lower::{APPLIED_ANNOTATION, Manifest, TASK_ANNOTATION};
+use openstack_operator_model::lower::{
+    APPLIED_ANNOTATION, MANAGED_BY_LABEL, MANAGER, Manifest, TASK_ANNOTATION,
+};
 use openstack_operator_model::name;
 use serde_json::Value;
 
@@ -174,16 +177,45 @@ fn ended_at(job: &Value, outcome: &str) -> Option<Timestamp> {
     ended["lastTransitionTime"].as_str()?.parse().ok()
 }
 
-/// Error message if another controller owns the object. Two objects whose children share a name would overwrite each
-/// other forever.
+/// Error message if the object belongs to another controller, or to the user. Two objects whose children share a name would
+/// overwrite each other forever.
 fn foreign_owner(manifest: &Manifest, live: &DynamicObject) -> Option<String> {
-    let wanted = manifest.body.pointer("/metadata/ownerReferences/0/uid").and_then(Value::as_str)?;
-    let owners = live.metadata.owner_references.iter().flatten();
-    let other = owners.filter(|owner| owner.controller == Some(true)).find(|owner| owner.uid != wanted)?;
-    Some(format!(
-        "{} {} belongs to {} {}; rename one of the two objects",
-        manifest.kind.kind, manifest.name, other.kind, other.name
-    ))
+    let owner = manifest.body.pointer("/metadata/ownerReferences/0/uid").and_then(Value::as_str);
+    let title = format!("{} {}", manifest.kind.kind, manifest.name);
+    let other = controller(live).filter(|controller| owner.is_some_and(|owner| controller.uid != owner));
+    match other {
+        Some(other) => {
+            Some(format!("{title} belongs to {} {}; rename one of the two objects", other.kind, other.name))
+        }
+        None if is_managed(live, owner) => None,
+        None => Some(format!(
+            "{title} exists and was not created by the operator: rename or delete it, or {}",
+            hand_over_remedy()
+        )),
+    }
+}
+
+fn controller(live: &DynamicObject) -> Option<&OwnerReference> {
+    live.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+}
+
+/// Whether the operator created the object for this owner, or the user handed it over. Retained objects have no owner.
+fn is_managed(live: &DynamicObject, owner: Option<&str>) -> bool {
+    let is_labelled = live.metadata.labels.as_ref().and_then(|all| all.get(MANAGED_BY_LABEL));
+    let mut owners = live.metadata.owner_references.iter().flatten();
+    is_labelled.is_some_and(|manager| manager == MANAGER) || owners.any(|one| Some(one.uid.as_str()) == owner)
+}
+
+/// Whether the object belongs to the user: the operator did not create it, and no controller owns it.
+pub(crate) fn is_of_user(live: &DynamicObject, owner: &str) -> bool {
+    controller(live).is_none() && !is_managed(live, Some(owner))
+}
+
+/// How the user lets the operator manage an existing object.
+pub(crate) fn hand_over_remedy() -> String {
+    format!(
+        "label it {MANAGED_BY_LABEL}={MANAGER} to let the operator change it and delete it with its owner"
+    )
 }
 
 fn intent_hash(manifest: &Manifest) -> String {
@@ -267,6 +299,35 @@ mod tests {
         let live = |uid: &str| serde_json::from_value::<DynamicObject>(owned(uid)).unwrap();
         assert_eq!(foreign_owner(&manifest, &live("1")), None);
         assert!(foreign_owner(&manifest, &live("2")).unwrap().contains("belongs to Thing t"));
+    }
+
+    #[test]
+    fn an_object_of_the_user_is_not_overwritten_until_it_is_handed_over() {
+        let metadata = |labels: Value, owners: Value| {
+            json!({ "apiVersion": "v1", "kind": "Service",
+                    "metadata": { "name": "x", "labels": labels, "ownerReferences": owners } })
+        };
+        let owner = json!([{ "apiVersion": "v", "kind": "Thing", "name": "t", "uid": "1" }]);
+        let ours = json!({ MANAGED_BY_LABEL: MANAGER });
+        let live = |labels: &Value, owners: &Value| {
+            serde_json::from_value::<DynamicObject>(metadata(labels.clone(), owners.clone())).unwrap()
+        };
+        // A retained object has no owner.
+        for owners in [&owner, &json!([])] {
+            let body = metadata(ours.clone(), owners.clone());
+            let manifest = Manifest { kind: SERVICE, name: "x".into(), body, source: Source::Other };
+            for labels in [json!({}), json!({ MANAGED_BY_LABEL: "Helm" })] {
+                let message = foreign_owner(&manifest, &live(&labels, &json!([]))).unwrap();
+                let expected = "Service x exists and was not created by the operator: rename or delete it, or label it \
+                                app.kubernetes.io/managed-by=openstack-operator to let the operator change it and \
+                                delete it with its owner";
+                assert_eq!(message, expected);
+            }
+            assert_eq!(foreign_owner(&manifest, &live(&ours, &json!([]))), None);
+        }
+        let body = metadata(ours.clone(), owner.clone());
+        let manifest = Manifest { kind: SERVICE, name: "x".into(), body, source: Source::Other };
+        assert_eq!(foreign_owner(&manifest, &live(&json!({}), &owner)), None, "it lost only its label");
     }
 
     #[test]

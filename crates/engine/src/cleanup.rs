@@ -7,13 +7,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::DynamicObject;
 use openstack_operator_model::common::Reference;
 use openstack_operator_model::condition::{ConditionType, Findings, Progress, whole_second};
-use openstack_operator_model::status::{Effect, EffectKind, Status, Unreachable};
+use openstack_operator_model::status::{Effect, Status, Unreachable};
 use serde_json::json;
 
-use crate::effect::UndoOutcome;
 use crate::engine::{Engine, FINALIZER, Key, Outcome};
 use crate::gather;
 use crate::ports::{Announcement, ChildReference, PortResult};
+use crate::undo::UndoOutcome;
 
 /// How long deletion waits for an unreachable server. Leftovers there are better than an object that cannot be deleted.
 const UNREACHABLE_TIMEOUT: SignedDuration = SignedDuration::from_secs(300);
@@ -88,9 +88,7 @@ impl Engine {
     async fn undo_all(&self, key: &Key, effects: &[Effect]) -> PortResult<Vec<Effect>> {
         let mut left = Vec::new();
         for effect in effects {
-            if !key.matches(&effect.provider)
-                && self.undo(&key.namespace, effect).await? == UndoOutcome::Unreachable
-            {
+            if !key.matches(&effect.provider) && self.undo(key, effect).await? == UndoOutcome::Unreachable {
                 left.push(effect.clone());
             }
         }
@@ -176,15 +174,7 @@ fn waiting_message(awaited: &[&Unreachable], left: &[Effect]) -> String {
 }
 
 fn describe(effect: &Effect) -> String {
-    let kind = match effect.kind {
-        EffectKind::Database => "database",
-        EffectKind::DatabaseUser => "database user",
-        EffectKind::MessagingHost => "virtual host",
-        EffectKind::MessagingUser => "message bus user",
-        EffectKind::CatalogService => "catalog service",
-        EffectKind::IdentityUser => "identity user",
-    };
-    format!("{kind} {}", effect.name)
+    format!("{} {}", effect.kind.title(), effect.name)
 }
 
 #[cfg(test)]

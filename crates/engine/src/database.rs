@@ -5,8 +5,9 @@ use openstack_operator_model::condition::Progress;
 use openstack_operator_model::kind::JOB;
 use openstack_operator_model::lower::{Instance, task};
 use openstack_operator_model::plan::{Database, Plan, TaskStage};
+use openstack_operator_model::status::EffectKind;
 
-use crate::effect::{incomplete_secret, not_available, require_login};
+use crate::effect::{incomplete_secret, not_available, stalled_if_refused};
 use crate::engine::Engine;
 use crate::gather::Gathered;
 use crate::ports::{PortResult, SqlGrant};
@@ -26,7 +27,7 @@ impl Engine {
                 return Ok(not_available(&database.provider));
             }
             let ensured = self.ensure_database(instance, plan, database, work).await;
-            let progress = require_login(&database.provider, ensured)?;
+            let progress = stalled_if_refused(&work.key, &database.provider, ensured)?;
             if !progress.is_met() {
                 return Ok(progress);
             }
@@ -55,7 +56,12 @@ impl Engine {
             }
             return self.repeat_installation(instance, plan, name, work).await;
         }
-        let grant = SqlGrant { database: name.clone(), user };
+        let grant = SqlGrant {
+            database: name.clone(),
+            database_claim: work.claim(EffectKind::Database, &database.provider, name),
+            user_claim: work.claim(EffectKind::DatabaseUser, &database.provider, &user.username),
+            user,
+        };
         if self.ports.sql.ensure(&server, &grant).await? {
             tracing::info!(database = name, "updated database and user");
         }

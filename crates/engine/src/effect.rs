@@ -1,28 +1,19 @@
-//! Effects: databases, users, virtual hosts and catalog entries on other servers, ensured and undone over their
-//! protocols.
+//! Effects: databases, users, virtual hosts and catalog entries on other servers, ensured over their protocols.
 
-use openstack_operator_model::common::Reference;
+use openstack_operator_model::common::{ADOPT_ANNOTATION, Reference};
 use openstack_operator_model::condition::Progress;
 use openstack_operator_model::kind::SECRET;
 use openstack_operator_model::plan::{Catalog, Database, Entry, Messaging, Plan, SecretContent, SecretKey};
-use openstack_operator_model::status::{
-    DatabaseServer, Effect, EffectKind, IdentityServer, MessagingServer, Provides,
-};
+use openstack_operator_model::status::{DatabaseServer, Effect, EffectKind, IdentityServer, MessagingServer};
 
-use crate::engine::Engine;
-use crate::gather::{self, Gathered, is_true};
+use crate::claim::Refusal;
+use crate::engine::{Engine, Key};
+use crate::gather::Gathered;
 use crate::ports::{
-    BusGrant, BusServer, IdentityAccount, IdentityEntries, IdentityLogin, Login, PortError, PortResult,
-    SqlServer,
+    BusGrant, BusServer, IdentityAccount, IdentityEntries, IdentityLogin, IdentityService, Login, PortError,
+    PortResult, SqlServer,
 };
-
-/// Outcome of undoing an effect.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum UndoOutcome {
-    Done,
-    /// The server is not available now.
-    Unreachable,
-}
+use crate::work::Work;
 
 impl Engine {
     /// All effects of a plan.
@@ -36,6 +27,7 @@ impl Engine {
             region: None,
             name: name.to_owned(),
             retained: false,
+            pending: true,
         };
         for Database { provider, server, database, secret, retained } in &plan.databases {
             let address = format!("{}:{}", server.host, server.admin_port);
@@ -63,6 +55,7 @@ impl Engine {
             }
         }
         effects.sort();
+        effects.dedup();
         Ok(effects)
     }
 
@@ -78,72 +71,69 @@ impl Engine {
         Ok(name.unwrap_or_default())
     }
 
-    /// Undoes effects of an earlier spec. Effects on unreachable servers stay recorded and are retried.
-    pub(crate) async fn undo_unwanted(
-        &self,
-        namespace: &str,
-        wanted: &[Effect],
-        recorded: &mut Vec<Effect>,
-    ) -> PortResult<()> {
-        for effect in recorded.clone().iter().filter(|effect| !wanted.contains(effect)) {
-            // If only the deletion policy differs, just the record changes.
-            let same = wanted.iter().any(|other| {
-                let place = effect.region.is_none() || other.region == effect.region;
-                other.kind == effect.kind
-                    && other.provider == effect.provider
-                    && other.name == effect.name
-                    && place
-            });
-            if same || self.undo(namespace, effect).await? == UndoOutcome::Done {
-                recorded.retain(|known| known != effect);
-            }
-        }
-        Ok(())
-    }
-
     pub(crate) async fn ensure_messaging(
         &self,
-        namespace: &str,
         messaging: &[Messaging],
         gathered: &Gathered,
+        work: &Work,
     ) -> PortResult<Progress> {
-        for claim in messaging {
-            if gathered.unavailable.contains(&claim.provider) {
-                return Ok(not_available(&claim.provider));
+        for messaging in messaging {
+            if gathered.unavailable.contains(&messaging.provider) {
+                return Ok(not_available(&messaging.provider));
             }
-            let (Some(server), Some(user)) = (
-                self.bus_server(namespace, &claim.server).await?,
-                self.login(namespace, &claim.secret).await?,
-            ) else {
-                return Ok(Progress::waiting(incomplete_secret(&claim.server.secret)));
-            };
+            let ensured = self.ensure_virtual_host(messaging, work).await;
+            let progress = stalled_if_refused(&work.key, &messaging.provider, ensured)?;
+            if !progress.is_met() {
+                return Ok(progress);
+            }
+        }
+        Ok(Progress::Done)
+    }
+
+    async fn ensure_virtual_host(&self, messaging: &Messaging, work: &Work) -> PortResult<Progress> {
+        let namespace = &work.key.namespace;
+        let Messaging { provider, server, virtual_host, secret } = messaging;
+        let (Some(administered), Some(user)) =
+            (self.bus_server(namespace, server).await?, self.login(namespace, secret).await?)
+        else {
+            return Ok(Progress::waiting(incomplete_secret(&server.secret)));
+        };
+        let grant = BusGrant {
+            virtual_host: virtual_host.clone(),
+            virtual_host_claim: work.claim(EffectKind::MessagingHost, provider, virtual_host),
             // Queues that were declared before the cluster grew get members on the new brokers.
-            let queue_members = claim.server.hosts.len();
-            let grant = BusGrant { virtual_host: claim.virtual_host.clone(), queue_members, user };
-            if self.ports.bus.ensure(&server, &grant).await? {
-                tracing::info!(virtual_host = claim.virtual_host, "updated virtual host and user");
-            }
+            queue_members: server.hosts.len(),
+            user_claim: work.claim(EffectKind::MessagingUser, provider, &user.username),
+            user,
+        };
+        if self.ports.bus.ensure(&administered, &grant).await? {
+            tracing::info!(virtual_host, "updated virtual host and user");
         }
         Ok(Progress::Done)
     }
 
     pub(crate) async fn ensure_catalog(
         &self,
-        namespace: &str,
         catalog: &Catalog,
         gathered: &Gathered,
+        work: &Work,
     ) -> PortResult<Progress> {
-        if gathered.unavailable.contains(&catalog.provider) {
-            return Ok(not_available(&catalog.provider));
+        let (namespace, provider) = (&work.key.namespace, &catalog.provider);
+        if gathered.unavailable.contains(provider) {
+            return Ok(not_available(provider));
         }
         let Some(login) = self.identity_login(namespace, &catalog.server).await? else {
             let secret = catalog.server.secret.as_deref().unwrap_or_default();
             return Ok(Progress::waiting(incomplete_secret(secret)));
         };
+        let services = catalog.services.iter().map(|entry| IdentityService {
+            claim: work.claim(EffectKind::CatalogService, provider, &entry.service_type),
+            entry: entry.clone(),
+        });
         let mut entries = IdentityEntries {
             projects: catalog.projects.clone(),
             roles: catalog.roles.clone(),
-            services: catalog.services.clone(),
+            services: services.collect(),
             users: Vec::new(),
         };
         for user in &catalog.users {
@@ -151,6 +141,7 @@ impl Engine {
                 return Ok(Progress::waiting(incomplete_secret(&user.password.secret)));
             };
             entries.users.push(IdentityAccount {
+                claim: work.claim(EffectKind::IdentityUser, provider, &user.name),
                 login: Login { username: user.name.clone(), password },
                 project: user.project.clone(),
                 roles: user.roles.clone(),
@@ -162,132 +153,7 @@ impl Engine {
             }
             Progress::Done
         });
-        require_login(&catalog.provider, ensured)
-    }
-
-    /// Undoes one effect. Effects on a server that is deleted, or being deleted, need no undoing.
-    pub(crate) async fn undo(&self, namespace: &str, effect: &Effect) -> PortResult<UndoOutcome> {
-        if effect.retained {
-            return Ok(UndoOutcome::Done);
-        }
-        if let Some(address) = &effect.address {
-            let done = self.undo_on_external_server(namespace, effect, address).await?;
-            return Ok(if done.is_some() { UndoOutcome::Done } else { UndoOutcome::Unreachable });
-        }
-        let Some(kind) = self.kind(&effect.provider.kind) else { return Ok(UndoOutcome::Done) };
-        let provider = self.ports.cluster.get(kind, namespace, &effect.provider.name).await?;
-        let Some(provider) = provider.filter(|provider| provider.metadata.deletion_timestamp.is_none())
-        else {
-            return Ok(UndoOutcome::Done);
-        };
-        let status = match gather::status(&provider.data) {
-            Ok(status) if is_true(&status, "Available") => status,
-            // The server was never available, so nothing was created on it.
-            Ok(status) if !status.served => return Ok(UndoOutcome::Done),
-            Ok(_) => return Ok(UndoOutcome::Unreachable),
-            Err(error) => {
-                let Reference { kind, name } = &effect.provider;
-                tracing::warn!(
-                    kind,
-                    name,
-                    error = &error as &dyn std::error::Error,
-                    "failed to read the status of the server that holds an effect"
-                );
-                return Ok(UndoOutcome::Unreachable);
-            }
-        };
-        let done = self.undo_on(namespace, effect, &status.provides).await?;
-        Ok(if done.is_some() { UndoOutcome::Done } else { UndoOutcome::Unreachable })
-    }
-
-    /// Undoes an effect on an external server, with the administrator's Secret that the effect names.
-    async fn undo_on_external_server(
-        &self,
-        namespace: &str,
-        effect: &Effect,
-        address: &str,
-    ) -> PortResult<Option<()>> {
-        let secret = effect.provider.name.clone();
-        let provides = match effect.kind {
-            EffectKind::Database | EffectKind::DatabaseUser => {
-                let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
-                let port = port.parse().unwrap_or_default();
-                let server = DatabaseServer { host: host.to_owned(), port, admin_port: port, secret };
-                Provides { database: Some(server), ..Provides::default() }
-            }
-            EffectKind::CatalogService | EffectKind::IdentityUser => {
-                let server = IdentityServer {
-                    internal_url: address.to_owned(),
-                    public_url: address.to_owned(),
-                    region: String::new(),
-                    username: None,
-                    secret: Some(secret),
-                    secret_key: "password".to_owned(),
-                };
-                Provides { identity: Some(server), ..Provides::default() }
-            }
-            // The operator never creates virtual hosts on external servers.
-            EffectKind::MessagingHost | EffectKind::MessagingUser => return Ok(Some(())),
-        };
-        self.undo_on(namespace, effect, &provides).await
-    }
-
-    async fn undo_on(&self, namespace: &str, effect: &Effect, provides: &Provides) -> PortResult<Option<()>> {
-        match effect.kind {
-            EffectKind::Database | EffectKind::DatabaseUser => {
-                self.undo_sql(namespace, effect, provides).await
-            }
-            EffectKind::MessagingHost | EffectKind::MessagingUser => {
-                self.undo_messaging(namespace, effect, provides).await
-            }
-            EffectKind::CatalogService | EffectKind::IdentityUser => {
-                self.undo_identity(namespace, effect, provides).await
-            }
-        }
-    }
-
-    async fn undo_sql(
-        &self,
-        namespace: &str,
-        effect: &Effect,
-        provides: &Provides,
-    ) -> PortResult<Option<()>> {
-        let Some(server) = &provides.database else { return Ok(None) };
-        let Some(server) = self.sql_server(namespace, server).await? else { return Ok(None) };
-        Ok(ignore_failure(match effect.kind {
-            EffectKind::Database => self.ports.sql.drop_database(&server, &effect.name).await,
-            _ => self.ports.sql.drop_user(&server, &effect.name).await,
-        }))
-    }
-
-    async fn undo_messaging(
-        &self,
-        namespace: &str,
-        effect: &Effect,
-        provides: &Provides,
-    ) -> PortResult<Option<()>> {
-        let Some(server) = &provides.messaging else { return Ok(None) };
-        let Some(server) = self.bus_server(namespace, server).await? else { return Ok(None) };
-        Ok(ignore_failure(match effect.kind {
-            EffectKind::MessagingHost => self.ports.bus.drop_virtual_host(&server, &effect.name).await,
-            _ => self.ports.bus.drop_user(&server, &effect.name).await,
-        }))
-    }
-
-    async fn undo_identity(
-        &self,
-        namespace: &str,
-        effect: &Effect,
-        provides: &Provides,
-    ) -> PortResult<Option<()>> {
-        let Some(server) = &provides.identity else { return Ok(None) };
-        let Some(login) = self.identity_login(namespace, server).await? else { return Ok(None) };
-        Ok(ignore_failure(match effect.kind {
-            EffectKind::CatalogService => {
-                self.ports.identity.drop_service(&login, &effect.name, effect.region.as_deref()).await
-            }
-            _ => self.ports.identity.drop_user(&login, &effect.name).await,
-        }))
+        stalled_if_refused(&work.key, provider, ensured)
     }
 
     pub(crate) async fn sql_server(
@@ -303,7 +169,11 @@ impl Engine {
         }))
     }
 
-    async fn bus_server(&self, namespace: &str, server: &MessagingServer) -> PortResult<Option<BusServer>> {
+    pub(crate) async fn bus_server(
+        &self,
+        namespace: &str,
+        server: &MessagingServer,
+    ) -> PortResult<Option<BusServer>> {
         let login = self.login(namespace, &server.secret).await?;
         let management_url = server.management_url.clone();
         Ok(login.map(|administrator| BusServer { management_url, administrator }))
@@ -331,28 +201,39 @@ impl Engine {
     }
 }
 
-/// Treats a server that rejects the request or does not answer as unreachable, so that deletion does not wait for it
-/// forever.
-fn ignore_failure(result: PortResult<()>) -> Option<()> {
-    result
-        .inspect_err(|error| {
-            tracing::warn!(
-                error = error as &dyn std::error::Error,
-                "failed to undo an effect; the operator retries"
-            );
-        })
-        .ok()
-}
-
-/// Only the user can correct the login of a server that no object manages.
-pub(crate) fn require_login(provider: &Reference, result: PortResult<Progress>) -> PortResult<Progress> {
+/// Only the user can correct the login of a server that no object manages, or decide on a resource of another owner.
+pub(crate) fn stalled_if_refused(
+    key: &Key,
+    provider: &Reference,
+    result: PortResult<Progress>,
+) -> PortResult<Progress> {
     match result {
         Err(PortError::LoginRejected { .. }) if provider.kind == SECRET.kind => {
             let message = format!("the server rejects the login of Secret {}: correct it", provider.name);
             Ok(Progress::stalled(message))
         }
+        Err(PortError::Foreign { refusal }) => {
+            Ok(Progress::stalled(refusal_message(key, provider, &refusal)))
+        }
         result => result,
     }
+}
+
+fn refusal_message(key: &Key, provider: &Reference, refusal: &Refusal) -> String {
+    let Key { kind, name, .. } = key;
+    let place = if provider.kind == SECRET.kind {
+        format!("the server of Secret {}", provider.name)
+    } else {
+        format!("{} {}", provider.kind, provider.name)
+    };
+    let remedy = match &refusal.owner {
+        Some(_) => "use another server, or delete one of the two objects",
+        None => "remove it",
+    };
+    format!(
+        "{refusal} (on {place}): {remedy}; to take it over, set annotation {ADOPT_ANNOTATION}: {} on {} {name}",
+        refusal.name, kind.kind
+    )
 }
 
 pub(crate) fn incomplete_secret(secret: &str) -> String {

@@ -1,6 +1,7 @@
 //! Executes the plan of every service: gather, plan, lower, apply by phase, assess, prune, report.
 
 mod apply;
+pub mod claim;
 mod cleanup;
 mod database;
 mod effect;
@@ -23,6 +24,7 @@ mod roster;
 pub mod route;
 pub mod run;
 mod secret;
+mod undo;
 mod view;
 mod volume;
 mod work;

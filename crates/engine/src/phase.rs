@@ -199,9 +199,7 @@ impl Engine {
         if planned.key.matches(&catalog.provider) || work.is_stopped() {
             return None;
         }
-        Some(progress_or_failure(
-            self.ensure_catalog(&planned.key.namespace, catalog, planned.gathered).await,
-        ))
+        Some(progress_or_failure(self.ensure_catalog(catalog, planned.gathered, work).await))
     }
 
     /// Reports the registration. The identity service registers itself here, once it is exposed.
@@ -210,7 +208,7 @@ impl Engine {
         let progress = match early {
             Some(progress) => progress,
             None if work.is_stopped() => Progress::NotReached,
-            None => match self.ensure_catalog(&planned.key.namespace, catalog, planned.gathered).await {
+            None => match self.ensure_catalog(catalog, planned.gathered, work).await {
                 Err(error @ PortError::LoginRejected { .. }) => {
                     progress_or_failure(self.repeat_bootstrap(planned, error).await)
                 }

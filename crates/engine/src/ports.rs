@@ -7,9 +7,12 @@ use jiff::Timestamp;
 use kube::core::DynamicObject;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::lower::Manifest;
+use openstack_operator_model::plan::CatalogService;
 use openstack_operator_model::service::{BusView, SqlView};
 use serde_json::Value;
 use snafu::Snafu;
+
+use crate::claim::{Claim, Refusal};
 
 /// Why a call to a port failed.
 #[derive(Debug, Snafu)]
@@ -24,6 +27,9 @@ pub enum PortError {
     /// The server does not accept the password. A retry may succeed: the server may not have a new password yet.
     #[snafu(display("failed to {action}: {reason}"))]
     LoginRejected { action: String, reason: String },
+    /// The resource belongs to another object, or to none.
+    #[snafu(display("{refusal}"))]
+    Foreign { refusal: Refusal },
     /// The object changed concurrently.
     #[snafu(display("failed to {action}: conflict with a concurrent change"))]
     Conflict { action: String },
@@ -107,15 +113,17 @@ impl std::fmt::Debug for Login {
     }
 }
 
-/// A database server. Calls write only what differs.
+/// A database server. Calls write only what differs. The server records the owners of databases and users.
 #[async_trait]
 pub trait Sql: Send + Sync {
     /// Ensures the database (utf8mb3) and the user `'name'@'%'` with this password and all privileges on it. Returns
-    /// whether it wrote.
+    /// whether it wrote. Writes nothing if a claim does not cover the database or the user.
     async fn ensure(&self, server: &SqlServer, grant: &SqlGrant) -> PortResult<bool>;
     async fn has_database(&self, server: &SqlServer, database: &str) -> PortResult<bool>;
-    async fn drop_database(&self, server: &SqlServer, database: &str) -> PortResult<()>;
-    async fn drop_user(&self, server: &SqlServer, user: &str) -> PortResult<()>;
+    /// Keeps a database that the claim does not cover.
+    async fn drop_database(&self, server: &SqlServer, database: &str, claim: &Claim) -> PortResult<()>;
+    /// Keeps a user that the claim does not cover.
+    async fn drop_user(&self, server: &SqlServer, user: &str, claim: &Claim) -> PortResult<()>;
     /// State of replication of one server. It responds soon or fails, because the next poll follows soon.
     async fn view(&self, server: &SqlServer) -> PortResult<SqlView>;
     /// Makes the component of this server, which lost its quorum, the one that serves.
@@ -132,17 +140,23 @@ pub struct SqlServer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlGrant {
     pub database: String,
+    pub database_claim: Claim,
     pub user: Login,
+    pub user_claim: Claim,
 }
 
-/// A message bus, through RabbitMQ's management API. Calls write only what differs.
+/// A message bus, through RabbitMQ's management API. Calls write only what differs. Virtual hosts carry their owner in
+/// their description, users in a tag.
 #[async_trait]
 pub trait Bus: Send + Sync {
     /// Ensures the virtual host, with quorum queues by default, a policy that gives each quorum queue the wanted number
     /// of members, and the user with this password and all permissions on it. Returns whether it wrote.
+    /// Writes nothing if a claim does not cover the virtual host or the user.
     async fn ensure(&self, server: &BusServer, grant: &BusGrant) -> PortResult<bool>;
-    async fn drop_virtual_host(&self, server: &BusServer, name: &str) -> PortResult<()>;
-    async fn drop_user(&self, server: &BusServer, user: &str) -> PortResult<()>;
+    /// Keeps a virtual host that the claim does not cover.
+    async fn drop_virtual_host(&self, server: &BusServer, name: &str, claim: &Claim) -> PortResult<()>;
+    /// Keeps a user that the claim does not cover.
+    async fn drop_user(&self, server: &BusServer, user: &str, claim: &Claim) -> PortResult<()>;
     /// The cluster as one broker sees it.
     async fn view(&self, server: &BusServer) -> PortResult<BusView>;
 }
@@ -157,25 +171,31 @@ pub struct BusServer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusGrant {
     pub virtual_host: String,
+    pub virtual_host_claim: Claim,
     /// Number of members of each quorum queue.
     pub queue_members: usize,
     pub user: Login,
+    pub user_claim: Claim,
 }
 
-/// The identity service, through its v3 API. Calls write only what differs.
+/// The identity service, through its v3 API. Calls write only what differs. Endpoints and users carry their owner in their
+/// description. Projects and roles are shared; they are never removed.
 #[async_trait]
 pub trait Identity: Send + Sync {
-    /// Ensures all entries in the default domain. Returns whether it wrote.
+    /// Ensures all entries in the default domain. Returns whether it wrote. Does not change an endpoint or a user that its
+    /// claim does not cover.
     async fn ensure(&self, server: &IdentityLogin, entries: &IdentityEntries) -> PortResult<bool>;
     /// Removes the endpoints of a service type in the region, or in all regions if none is given, and the service once
-    /// it has no endpoint.
+    /// it has no endpoint. Keeps endpoints that the claim does not cover.
     async fn drop_service(
         &self,
         server: &IdentityLogin,
         service_type: &str,
         region: Option<&str>,
+        claim: &Claim,
     ) -> PortResult<()>;
-    async fn drop_user(&self, server: &IdentityLogin, user: &str) -> PortResult<()>;
+    /// Keeps a user that the claim does not cover.
+    async fn drop_user(&self, server: &IdentityLogin, user: &str, claim: &Claim) -> PortResult<()>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,13 +210,21 @@ pub struct IdentityLogin {
 pub struct IdentityEntries {
     pub projects: Vec<String>,
     pub roles: Vec<String>,
-    pub services: Vec<openstack_operator_model::plan::CatalogService>,
+    pub services: Vec<IdentityService>,
     pub users: Vec<IdentityAccount>,
+}
+
+/// A catalog entry, with the claim to its endpoints in its region.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IdentityService {
+    pub entry: CatalogService,
+    pub claim: Claim,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdentityAccount {
     pub login: Login,
+    pub claim: Claim,
     pub project: String,
     pub roles: Vec<String>,
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube::core::DynamicObject;
-use openstack_operator_model::common::{ACCEPT_LOSS_ANNOTATION, PAUSE_ANNOTATION};
+use openstack_operator_model::common::{ACCEPT_LOSS_ANNOTATION, ADOPT_ANNOTATION, PAUSE_ANNOTATION};
 use openstack_operator_model::condition::{ConditionType, Progress, Stall};
 use openstack_operator_model::lower::{self, Instance, Observed};
 use openstack_operator_model::plan::{Container, Plan, SecretContent, SecretPlan};
@@ -51,7 +51,7 @@ impl Engine {
         if object.metadata.deletion_timestamp.is_some() {
             return self.cleanup(key, &object, &before).await;
         }
-        let mut work = Work::new(&object, before.clone());
+        let mut work = Work::new(key, &object, before.clone());
         let paused = object.metadata.annotations.as_ref().and_then(|all| all.get(PAUSE_ANNOTATION));
         let stopped = if paused.is_some_and(|value| value == "true") {
             Err(Stop::Stall(Stall::Paused))
@@ -130,11 +130,13 @@ impl Engine {
         };
         self.phases(&planned, work).await?;
         work.record_install(&plan);
+        work.confirm_effects();
         if !work.is_stopped() {
             work.current = ConditionType::Pruned;
-            self.undo_unwanted(&key.namespace, &effects, &mut work.status.effects).await?;
-            self.prune(&instance, &plan, &manifests).await?;
-            self.forget_accepted_losses(key, work).await?;
+            self.undo_unwanted(key, &effects, &mut work.status.effects).await?;
+            let retained = self.prune(&instance, &plan, &manifests).await?;
+            work.findings.remarks.extend(retained);
+            self.forget_consents(key, work).await?;
         }
         // Nodes leave even while other parts are not done, and pruning does not depend on nodes.
         if let Some(roster) = &plan.agents {
@@ -174,13 +176,13 @@ impl Engine {
         Ok(plan)
     }
 
-    /// Removes the annotation once the object is complete again, so that it does not apply to a later loss.
-    async fn forget_accepted_losses(&self, key: &Key, work: &mut Work) -> PortResult<()> {
-        if work.accepted_losses.is_empty() || work.requeue_now {
+    /// Removes what the user agreed to once the object is complete, so that it does not apply to a later loss or owner.
+    async fn forget_consents(&self, key: &Key, work: &mut Work) -> PortResult<()> {
+        if (work.accepted_losses.is_empty() && work.adopted.is_empty()) || work.requeue_now {
             return Ok(());
         }
         let metadata = json!({
-            "annotations": { ACCEPT_LOSS_ANNOTATION: null },
+            "annotations": { ACCEPT_LOSS_ANNOTATION: null, ADOPT_ANNOTATION: null },
             "resourceVersion": work.version,
         });
         work.version =
@@ -212,6 +214,7 @@ impl Engine {
             let owner = Owner { instance, plan, observed: &observed, replaceable };
             let ensured = self.ensure_secret(&owner, secret).await?;
             work.recheck_within(ensured.due);
+            work.findings.remarks.extend(ensured.remark);
             if let SecretContent::KeyRing(ring) = &secret.content {
                 work.record(ConditionType::Keys(ring.condition), ensured.progress);
             } else {
@@ -228,7 +231,7 @@ impl Engine {
         }
         if !plan.messaging.is_empty() {
             let progress = match &missing {
-                Progress::Done => self.ensure_messaging(&instance.namespace, &plan.messaging, gathered).await,
+                Progress::Done => self.ensure_messaging(&plan.messaging, gathered, work).await,
                 waiting => Ok(waiting.clone()),
             };
             work.record(ConditionType::MessagingReady, progress_or_failure(progress));
@@ -266,7 +269,7 @@ pub(crate) fn progress_or_failure(result: PortResult<Progress>) -> Progress {
 fn failure(error: &PortError) -> Progress {
     let message = error_chain(error);
     match error {
-        PortError::Rejected { .. } => Progress::Stalled { message },
+        PortError::Rejected { .. } | PortError::Foreign { .. } => Progress::Stalled { message },
         PortError::Unavailable { .. } | PortError::LoginRejected { .. } | PortError::Conflict { .. } => {
             Progress::Failed { message }
         }

@@ -1,11 +1,11 @@
-//! Secrets: generates missing values, fills in templates, rotates keys. Values stay in this file and in the ports.
+//! Secrets: generates missing values, fills in templates, rotates keys. Values stay in this file and in the ports. A Secret
+//! of the user under the name of a planned one is used and not changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hmac::{Hmac, Mac};
 use jiff::Timestamp;
 use kube::core::DynamicObject;
 use openstack_operator_model::assess::{self, JobOutcome};
@@ -16,21 +16,23 @@ use openstack_operator_model::kind::{JOB, SECRET};
 use openstack_operator_model::lower::{
     Instance, Observed, ROTATIONS_ANNOTATION, SecretFacts, TASK_ANNOTATION, manifest, task,
 };
-use openstack_operator_model::name;
 use openstack_operator_model::plan::{Entry, KeyRing, Piece, Plan, SecretContent, SecretKey, SecretPlan};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::{Value, json};
-use sha2::Sha256;
+use serde_json::json;
 
-use crate::apply::Applied;
+use crate::apply::{Applied, hand_over_remedy, is_of_user};
 use crate::engine::Engine;
 use crate::ports::PortResult;
+pub(crate) use crate::secret::content::Values;
+use crate::secret::content::{REVISION_KEY, is_lost, revision, revision_key, unlike, values};
 
+mod content;
+
+/// Length of the key of the hash of the values.
+const REVISION_KEY_LENGTH: usize = 32;
 const ROTATED_AT: &str = "openstack.k8s.io/rotated-at";
 const RETIRED: &str = "openstack.k8s.io/retired-keys";
 const REQUEST: &str = "openstack.k8s.io/rotation-request";
-
-pub(crate) type Values = BTreeMap<String, String>;
 
 /// The object whose Secrets are ensured.
 pub(crate) struct Owner<'a> {
@@ -69,6 +71,13 @@ pub(crate) struct Ensured {
     pub(crate) progress: Progress,
     /// When a key rotation is due.
     pub(crate) due: Option<Duration>,
+    pub(crate) remark: Option<String>,
+}
+
+impl Ensured {
+    fn unfinished(progress: Progress) -> Self {
+        Self { facts: SecretFacts::default(), progress, due: None, remark: None }
+    }
 }
 
 impl Engine {
@@ -76,23 +85,25 @@ impl Engine {
     pub(crate) async fn ensure_secret(&self, owner: &Owner<'_>, plan: &SecretPlan) -> PortResult<Ensured> {
         let instance = owner.instance;
         let mut live = self.ports.cluster.get(SECRET, &instance.namespace, &plan.name).await?;
+        if let Some(found) = live.as_ref().filter(|live| is_of_user(live, &instance.uid)) {
+            return self.use_secret_of_user(instance, plan, found).await;
+        }
         let known = live.as_ref().map(values).unwrap_or_default();
         if is_lost(&plan.content, live.as_ref(), &known) {
             if !owner.replaceable.contains(plan) {
                 let progress = Progress::stalled(lost_message(instance, &plan.name));
-                return Ok(Ensured { facts: SecretFacts::default(), progress, due: None });
+                return Ok(Ensured::unfinished(progress));
             }
             // The record of the lost values does not apply to new ones.
             live = None;
         }
-        let (wanted, annotations, due) = match &plan.content {
-            SecretContent::Entries(entries) => match self
-                .resolve_entries(instance, plan, entries, &known)
-                .await?
-            {
-                Ok(values) => (values, Values::new(), None),
-                Err(progress) => return Ok(Ensured { facts: SecretFacts::default(), progress, due: None }),
-            },
+        let (wanted, mut annotations, due) = match &plan.content {
+            SecretContent::Entries(entries) => {
+                match self.resolve_entries(instance, plan, entries, &known).await? {
+                    Ok(values) => (values, Values::new(), None),
+                    Err(progress) => return Ok(Ensured::unfinished(progress)),
+                }
+            }
             SecretContent::KeyRing(ring) => {
                 self.rotate_ring(owner, (&plan.name, ring), live.as_ref(), known).await?
             }
@@ -103,16 +114,56 @@ impl Engine {
         }
         let rotations =
             annotations.get(ROTATIONS_ANNOTATION).and_then(|count| count.parse().ok()).unwrap_or(0);
-        metadata.annotations = (!annotations.is_empty()).then_some(annotations);
+        let key = live.as_ref().and_then(revision_key).cloned();
+        let key = key.unwrap_or_else(|| self.ports.environment.password(REVISION_KEY_LENGTH));
+        annotations.insert(REVISION_KEY.to_owned(), key);
+        metadata.annotations = Some(annotations);
         let data: Values = wanted.iter().map(|(key, value)| (key.clone(), STANDARD.encode(value))).collect();
         let fields = [("type", json!("Opaque")), ("data", json!(data))];
         match self.apply(&instance.namespace, &manifest(SECRET, &plan.name, &metadata, fields)).await? {
             Applied::Live(live) | Applied::Limited(live, _) => {
                 let facts = SecretFacts { revision: revision(&live), rotations };
-                Ok(Ensured { facts, progress: Progress::Done, due })
+                Ok(Ensured { facts, progress: Progress::Done, due, remark: None })
             }
-            Applied::NotYet(progress) => Ok(Ensured { facts: SecretFacts::default(), progress, due: None }),
+            Applied::NotYet(progress) => Ok(Ensured::unfinished(progress)),
         }
+    }
+
+    /// Uses a Secret that the user wrote under the name of a planned one, and never changes it.
+    async fn use_secret_of_user(
+        &self,
+        instance: &Instance,
+        plan: &SecretPlan,
+        found: &DynamicObject,
+    ) -> PortResult<Ensured> {
+        let (name, known) = (&plan.name, values(found));
+        let (problem, rotations, remark) = match &plan.content {
+            SecretContent::Entries(entries) => {
+                match self.resolve_entries(instance, plan, entries, &known).await? {
+                    Ok(wanted) => (unlike(&known, &wanted), 0, None),
+                    Err(progress) => return Ok(Ensured::unfinished(progress)),
+                }
+            }
+            SecretContent::KeyRing(ring) => {
+                let numbers = known.keys().filter_map(|number| number.parse().ok()).collect();
+                let (_, rotations) = ring_state(ring, Some(found), numbers, self.ports.environment.now());
+                let remark = format!(
+                    "the keys in Secret {name} are not rotated, because the operator did not create it: {}",
+                    hand_over_remedy()
+                );
+                let is_lost = is_lost(&plan.content, Some(found), &known);
+                (is_lost.then(|| "has no key that can be used".to_owned()), rotations, Some(remark))
+            }
+        };
+        if let Some(problem) = problem {
+            let message = format!(
+                "Secret {name} was not created by the operator and {problem}: correct or delete it, or {}",
+                hand_over_remedy()
+            );
+            return Ok(Ensured::unfinished(Progress::stalled(message)));
+        }
+        let facts = SecretFacts { revision: revision(found), rotations };
+        Ok(Ensured { facts, progress: Progress::Done, due: None, remark })
     }
 
     /// Facts about a Secret that the operator does not write; none if it does not exist.
@@ -245,21 +296,6 @@ impl Engine {
     }
 }
 
-/// Whether a Secret has lost values that were generated. A staged key has not encrypted anything yet.
-fn is_lost(content: &SecretContent, live: Option<&DynamicObject>, known: &Values) -> bool {
-    match content {
-        SecretContent::Entries(entries) => entries.iter().any(|(key, entry)| {
-            matches!(entry, Entry::Password { .. }) && known.get(key).is_none_or(String::is_empty)
-        }),
-        SecretContent::KeyRing(_) => {
-            let primary = known.keys().filter_map(|number| number.parse::<u32>().ok()).max().unwrap_or(0);
-            let annotations = live.and_then(|live| live.metadata.annotations.as_ref());
-            let rotations = annotations.and_then(|all| all.get(ROTATIONS_ANNOTATION)?.parse::<u32>().ok());
-            primary <= rotations.unwrap_or(0)
-        }
-    }
-}
-
 fn lost_message(instance: &Instance, secret: &str) -> String {
     format!(
         "Secret {secret} is missing or incomplete, and a new one cannot decrypt existing data: restore it, or accept that \
@@ -311,28 +347,4 @@ fn ring_state(
         (retired.map(|key| (*key, now)).collect(), now, rotations, ring.request.clone())
     });
     (RingState { keys, retired, rotated_at, request }, rotations)
-}
-
-/// The values of a Secret.
-fn values(secret: &DynamicObject) -> Values {
-    let data = secret.data.get("data").and_then(Value::as_object);
-    data.into_iter()
-        .flatten()
-        .filter_map(|(key, value)| {
-            let bytes = STANDARD.decode(value.as_str()?).ok()?;
-            Some((key.clone(), String::from_utf8(bytes).ok()?))
-        })
-        .collect()
-}
-
-/// Keyed hash of the values of a Secret. The key is the Secret's uid, which only users with access to the Secret know,
-/// so that the hash does not help to guess a weak password.
-fn revision(secret: &DynamicObject) -> String {
-    let uid = secret.metadata.uid.as_deref().unwrap_or_default();
-    let data = secret.data.get("data").map(ToString::to_string).unwrap_or_default();
-    match Hmac::<Sha256>::new_from_slice(uid.as_bytes()) {
-        Ok(mac) => name::hash(mac.chain_update(data).finalize().into_bytes()),
-        // Keys of any length are accepted.
-        Err(_) => String::new(),
-    }
 }

@@ -4,19 +4,21 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube::core::DynamicObject;
-use openstack_operator_model::common::ACCEPT_LOSS_ANNOTATION;
+use openstack_operator_model::common::{ACCEPT_LOSS_ANNOTATION, ADOPT_ANNOTATION, Reference};
 use openstack_operator_model::condition::{ConditionType, Findings, Progress};
 use openstack_operator_model::lower::{Manifest, task};
 use openstack_operator_model::plan::Plan;
-use openstack_operator_model::status::{Effect, ServiceStatus, Stage, Status};
+use openstack_operator_model::status::{Effect, EffectKind, ServiceStatus, Stage, Status};
 use serde_json::Value;
 
-use crate::engine::Outcome;
+use crate::claim::{Adoption, Claim};
+use crate::engine::{Key, Outcome};
 use crate::gather;
 use crate::secret::Replaceable;
 
 /// State of a running reconcile.
 pub(crate) struct Work {
+    pub(crate) key: Key,
     pub(crate) findings: Findings,
     pub(crate) status: Status,
     /// Time until the next scheduled action.
@@ -29,20 +31,30 @@ pub(crate) struct Work {
     pub(crate) version: Option<String>,
     /// Names of Secrets and databases whose loss the user has accepted.
     pub(crate) accepted_losses: BTreeSet<String>,
+    /// Names of resources on other servers that the object may take over.
+    pub(crate) adopted: BTreeSet<String>,
+    /// Effects of the current plan.
+    wanted: Vec<Effect>,
 }
 
 impl Work {
-    pub(crate) fn new(object: &DynamicObject, status: Status) -> Self {
-        let annotation = object.metadata.annotations.as_ref().and_then(|all| all.get(ACCEPT_LOSS_ANNOTATION));
-        let names = annotation.into_iter().flat_map(|names| names.split(',')).map(str::trim);
+    pub(crate) fn new(key: &Key, object: &DynamicObject, status: Status) -> Self {
+        let names = |annotation: &str| {
+            let text = object.metadata.annotations.as_ref().and_then(|all| all.get(annotation));
+            let names = text.into_iter().flat_map(|names| names.split(',')).map(str::trim);
+            names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+        };
         Self {
+            key: key.clone(),
             findings: Findings::default(),
             status,
             due: None,
             current: ConditionType::InputsReady,
             requeue_now: false,
             version: object.metadata.resource_version.clone(),
-            accepted_losses: names.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+            accepted_losses: names(ACCEPT_LOSS_ANNOTATION),
+            adopted: names(ADOPT_ANNOTATION),
+            wanted: Vec::new(),
         }
     }
 
@@ -70,15 +82,12 @@ impl Work {
     /// Records the image whose database schema is in place: after the install task, or after all tasks of an upgrade.
     /// Neither a route nor the catalog has to follow, since the next image must not install a second time.
     pub(crate) fn record_install(&mut self, plan: &Plan) {
-        let is_met = |wanted: ConditionType| {
-            self.findings.parts.iter().any(|(condition, progress)| *condition == wanted && progress.is_met())
-        };
         let last = if self.status.installed.is_none() {
             ConditionType::TasksComplete
         } else {
             ConditionType::Finished
         };
-        let (is_complete, have_databases) = (is_met(last), is_met(ConditionType::DatabaseReady));
+        let (is_complete, have_databases) = (self.is_met(last), self.is_met(ConditionType::DatabaseReady));
         let wanted = task::wanted_install(&plan.tasks);
         if is_complete && self.status.installed.as_deref() != wanted {
             self.status.installed = wanted.map(str::to_owned);
@@ -95,8 +104,16 @@ impl Work {
 
     /// **Invariant:** the status records an effect before the operator creates it, so that deletion always undoes it.
     pub(crate) fn record_effects(&mut self, wanted: &[Effect]) -> bool {
-        let missing: Vec<_> =
-            wanted.iter().filter(|effect| !self.status.effects.contains(effect)).cloned().collect();
+        self.wanted = wanted.to_vec();
+        let known = &self.status.effects;
+        let is_confirmed = |effect: &Effect| {
+            known.iter().any(|one| !one.pending && one.covers(effect) && one.address == effect.address)
+        };
+        let missing: Vec<Effect> = wanted
+            .iter()
+            .filter(|effect| !known.iter().any(|one| one.matches(effect)))
+            .map(|effect| Effect { pending: !is_confirmed(effect), ..effect.clone() })
+            .collect();
         if missing.is_empty() {
             return true;
         }
@@ -105,6 +122,46 @@ impl Work {
         self.requeue_now = true;
         self.record(ConditionType::ConfigReady, Progress::waiting("not started"));
         false
+    }
+
+    /// The claim of the object to a recorded resource. It owns everything on a server that it provides itself.
+    pub(crate) fn claim(&self, kind: EffectKind, provider: &Reference, name: &str) -> Claim {
+        let is_it = |effect: &&Effect| {
+            effect.kind == kind && effect.provider == *provider && effect.name == name && self.wants(effect)
+        };
+        let is_confirmed = self.status.effects.iter().filter(is_it).any(|effect| !effect.pending);
+        let adoption = if self.key.matches(provider) || self.adopted.contains(name) {
+            Adoption::Anything
+        } else if is_confirmed {
+            Adoption::Unowned
+        } else {
+            Adoption::Nothing
+        };
+        Claim { owner: self.key.to_string(), adoption }
+    }
+
+    fn wants(&self, effect: &Effect) -> bool {
+        self.wanted.iter().any(|wanted| wanted.matches(effect))
+    }
+
+    /// Records that the resources on other servers belong to the object, once they carry its name.
+    pub(crate) fn confirm_effects(&mut self) {
+        let is_confirmed = |effect: &Effect| {
+            let condition = match effect.kind {
+                EffectKind::Database | EffectKind::DatabaseUser => ConditionType::DatabaseReady,
+                EffectKind::MessagingHost | EffectKind::MessagingUser => ConditionType::MessagingReady,
+                EffectKind::CatalogService | EffectKind::IdentityUser => ConditionType::Registered,
+            };
+            self.wants(effect) && self.is_met(condition)
+        };
+        let confirmed: Vec<bool> = self.status.effects.iter().map(is_confirmed).collect();
+        for (effect, confirmed) in self.status.effects.iter_mut().zip(confirmed) {
+            effect.pending &= !confirmed;
+        }
+    }
+
+    fn is_met(&self, wanted: ConditionType) -> bool {
+        self.findings.parts.iter().any(|(condition, progress)| *condition == wanted && progress.is_met())
     }
 
     /// Reports the state of each service and the phase of the cloud.

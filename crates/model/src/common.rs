@@ -28,6 +28,10 @@ pub const PAUSE_ANNOTATION: &str = "openstack.k8s.io/pause";
 /// create again. The operator removes the annotation afterwards.
 pub const ACCEPT_LOSS_ANNOTATION: &str = "openstack.k8s.io/accept-loss";
 
+/// Names, separated by commas, of existing databases, users, virtual hosts and catalog entries on other servers that the
+/// object may take over. The operator removes the annotation afterwards.
+pub const ADOPT_ANNOTATION: &str = "openstack.k8s.io/adopt";
+
 /// Settings of kinds that run pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

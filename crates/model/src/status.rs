@@ -347,6 +347,23 @@ pub struct Effect {
     /// Whether the resource is kept when the object is deleted.
     #[serde(default)]
     pub retained: bool,
+    /// Whether the operator has not confirmed yet that the resource belongs to the object. Until then the object only
+    /// uses a resource that does not exist or carries its name.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pending: bool,
+}
+
+impl Effect {
+    /// Whether both are records of the same resource. An older record without a region covers all regions.
+    pub fn covers(&self, other: &Self) -> bool {
+        let is_in_region = self.region.is_none() || self.region == other.region;
+        self.kind == other.kind && self.provider == other.provider && self.name == other.name && is_in_region
+    }
+
+    /// Whether both records are equal, except for their confirmation.
+    pub fn matches(&self, other: &Self) -> bool {
+        Self { pending: other.pending, ..self.clone() } == *other
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -358,6 +375,20 @@ pub enum EffectKind {
     /// A service with all its endpoints, named by its type.
     CatalogService,
     IdentityUser,
+}
+
+impl EffectKind {
+    /// The kind in messages.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Database => "database",
+            Self::DatabaseUser => "database user",
+            Self::MessagingHost => "virtual host",
+            Self::MessagingUser => "message bus user",
+            Self::CatalogService => "catalog service",
+            Self::IdentityUser => "identity user",
+        }
+    }
 }
 
 /// Object that does not respond.

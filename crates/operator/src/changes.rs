@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use openstack_operator_engine::engine::Key;
-use openstack_operator_model::kind::{CONFIG_MAP, CONTROLLERS, DAEMON_SET, JOB, Kind, SECRET};
+use openstack_operator_model::kind::{
+    CONFIG_MAP, CONTROLLERS, DAEMON_SET, JOB, Kind, PERSISTENT_VOLUME_CLAIM, SECRET,
+};
 use openstack_operator_model::lower::{Source, TASK_ANNOTATION, task};
 use openstack_operator_model::plan::{SecretContent, Task, VariableValue};
 use openstack_operator_services::kinds;
@@ -169,16 +171,20 @@ impl Comparison<'_> {
         self.planned.iter().find(|planned| planned.key == *owner)
     }
 
-    /// Objects that planned objects own and no longer want, with all objects below them.
+    /// Objects that planned objects own and no longer want, with all objects below them. Volumes go only with their owner.
     fn deletions(&self, desired: &[Desired]) -> Vec<Change> {
         let mut wanted: BTreeSet<&Key> = desired.iter().map(|desired| &desired.key).collect();
         wanted.extend(self.planned.iter().map(|planned| &planned.key));
         let owners = self.planned.iter().filter_map(|planned| self.live.objects.get(&planned.key).map(uid));
         let mut owners: Vec<String> = owners.map(str::to_owned).collect();
+        let planned: BTreeSet<String> = owners.iter().cloned().collect();
         let mut found: Vec<Change> = Vec::new();
         while let Some(owner) = owners.pop() {
             for key in self.owned(&owner) {
                 if wanted.contains(&key) || self.replaced.contains(&key) || self.is_kept_job(&key) {
+                    continue;
+                }
+                if key.kind == PERSISTENT_VOLUME_CLAIM && planned.contains(&owner) {
                     continue;
                 }
                 owners.extend(self.live.objects.get(&key).map(|object| uid(object).to_owned()));

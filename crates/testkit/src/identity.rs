@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
+use openstack_operator_engine::claim::{Claim, Refusal};
 use openstack_operator_engine::ports::{
-    Identity, IdentityAccount, IdentityEntries, IdentityLogin, PortResult,
+    Identity, IdentityAccount, IdentityEntries, IdentityLogin, IdentityService, PortResult,
 };
-use openstack_operator_model::plan::CatalogService;
+use openstack_operator_model::status::EffectKind;
 use serde::Serialize;
 
-use crate::server::{FakeServer, ServerState, Trouble, protect};
+use crate::server::{FakeServer, Owners, ServerState, Trouble, protect};
 
 /// Identity services by their address.
 pub type FakeIdentity = FakeServer<IdentityState>;
@@ -22,6 +23,8 @@ pub struct IdentityState {
     /// Services by type.
     pub services: BTreeMap<String, CatalogEntry>,
     pub users: BTreeMap<String, UserEntry>,
+    /// Owners of users, and of the endpoints of a service in a region.
+    pub owners: Owners,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -47,8 +50,14 @@ impl Default for IdentityState {
             roles: names(&["admin", "manager", "member", "reader", "service"]),
             services: BTreeMap::new(),
             users: BTreeMap::new(),
+            owners: Owners::default(),
         }
     }
+}
+
+/// Name of the endpoints of a service type in a region.
+fn endpoints_name(service_type: &str, region: &str) -> String {
+    format!("{service_type} in {region}")
 }
 
 impl ServerState for IdentityState {
@@ -59,13 +68,24 @@ impl IdentityState {
     fn ensure(&mut self, entries: &IdentityEntries) -> Result<(), Trouble> {
         self.projects.extend(entries.projects.iter().cloned());
         self.roles.extend(entries.roles.iter().cloned());
-        for service in &entries.services {
-            self.ensure_service(service);
-        }
+        entries.services.iter().try_for_each(|service| self.ensure_service(service))?;
         entries.users.iter().try_for_each(|account| self.ensure_user(account))
     }
 
-    fn ensure_service(&mut self, service: &CatalogService) {
+    fn ensure_service(
+        &mut self,
+        IdentityService { entry: service, claim }: &IdentityService,
+    ) -> Result<(), Trouble> {
+        let known = self.services.get(&service.service_type);
+        let endpoints = known.and_then(|entry| entry.endpoints.get(&service.region));
+        let name = endpoints_name(&service.service_type, &service.region);
+        let claimed = self.owners.claim(claim, EffectKind::CatalogService, &name, endpoints);
+        claimed.map_err(|trouble| match trouble {
+            Trouble::Foreign(refusal) => {
+                Trouble::Foreign(Refusal { name: service.service_type.clone(), ..refusal })
+            }
+            trouble => trouble,
+        })?;
         let entry = self.services.entry(service.service_type.clone()).or_default();
         entry.name.clone_from(&service.name);
         entry.description.clone_from(&service.description);
@@ -73,6 +93,7 @@ impl IdentityState {
         for endpoint in &service.endpoints {
             endpoints.insert(endpoint.interface.name().to_owned(), endpoint.url.clone());
         }
+        Ok(())
     }
 
     fn ensure_user(&mut self, account: &IdentityAccount) -> Result<(), Trouble> {
@@ -82,7 +103,9 @@ impl IdentityState {
         if let Some(role) = account.roles.iter().find(|role| !self.roles.contains(*role)) {
             return Err(Trouble::Missing(format!("role {role}")));
         }
-        let user = self.users.entry(account.login.username.clone()).or_default();
+        let name = &account.login.username;
+        self.owners.claim(&account.claim, EffectKind::IdentityUser, name, self.users.get(name))?;
+        let user = self.users.entry(name.clone()).or_default();
         user.password.clone_from(&account.login.password);
         user.assignments.extend(account.roles.iter().map(|role| (account.project.clone(), role.clone())));
         Ok(())
@@ -92,7 +115,7 @@ impl IdentityState {
 #[async_trait]
 impl Identity for FakeIdentity {
     async fn ensure(&self, server: &IdentityLogin, entries: &IdentityEntries) -> PortResult<bool> {
-        let services = entries.services.iter().map(|service| service.service_type.as_str());
+        let services = entries.services.iter().map(|service| service.entry.service_type.as_str());
         let users = entries.users.iter().map(|account| account.login.username.as_str());
         let name = services.chain(users).collect::<Vec<_>>().join(",");
         self.call("ensure", &name, (&server.url, &server.administrator), |state| {
@@ -111,10 +134,19 @@ impl Identity for FakeIdentity {
         server: &IdentityLogin,
         service_type: &str,
         region: Option<&str>,
+        claim: &Claim,
     ) -> PortResult<()> {
         self.call("drop_service", service_type, (&server.url, &server.administrator), |state| {
             let Some(service) = state.services.get_mut(service_type) else { return Ok(()) };
-            service.endpoints.retain(|known, _| region.is_some_and(|region| region != known));
+            let owners = &mut state.owners;
+            service.endpoints.retain(|known, _| {
+                region.is_some_and(|region| region != known)
+                    || !owners.release(
+                        claim,
+                        EffectKind::CatalogService,
+                        &endpoints_name(service_type, known),
+                    )
+            });
             if service.endpoints.is_empty() {
                 state.services.remove(service_type);
             }
@@ -123,10 +155,12 @@ impl Identity for FakeIdentity {
         Ok(())
     }
 
-    async fn drop_user(&self, server: &IdentityLogin, user: &str) -> PortResult<()> {
+    async fn drop_user(&self, server: &IdentityLogin, user: &str, claim: &Claim) -> PortResult<()> {
         self.call("drop_user", user, (&server.url, &server.administrator), |state| {
             protect(&server.administrator, user)?;
-            state.users.remove(user);
+            if state.owners.release(claim, EffectKind::IdentityUser, user) {
+                state.users.remove(user);
+            }
             Ok(())
         })?;
         Ok(())
@@ -136,10 +170,11 @@ impl Identity for FakeIdentity {
 #[cfg(test)]
 mod tests {
     use openstack_operator_engine::ports::{Login, PortError};
-    use openstack_operator_model::plan::{CatalogEndpoint, Interface};
+    use openstack_operator_model::plan::{CatalogEndpoint, CatalogService, Interface};
 
     use super::*;
     use crate::script::Script;
+    use crate::server::claim;
 
     const URL: &str = "http://keystone/v3";
 
@@ -156,14 +191,18 @@ mod tests {
         IdentityEntries {
             projects: vec!["service".into()],
             roles: Vec::new(),
-            services: vec![CatalogService {
-                service_type: "image".into(),
-                name: "glance".into(),
-                description: String::new(),
-                region: "RegionOne".into(),
-                endpoints: vec![endpoint],
+            services: vec![IdentityService {
+                entry: CatalogService {
+                    service_type: "image".into(),
+                    name: "glance".into(),
+                    description: String::new(),
+                    region: "RegionOne".into(),
+                    endpoints: vec![endpoint],
+                },
+                claim: claim(),
             }],
             users: vec![IdentityAccount {
+                claim: claim(),
                 login: login("glance"),
                 project: "service".into(),
                 roles: vec!["admin".into(), "service".into()],
@@ -200,8 +239,8 @@ mod tests {
     async fn services_and_users_can_be_dropped() {
         let identity = FakeIdentity::new(Script::default());
         identity.ensure(&server(), &entries()).await.unwrap();
-        identity.drop_service(&server(), "image", None).await.unwrap();
-        identity.drop_user(&server(), "glance").await.unwrap();
+        identity.drop_service(&server(), "image", None, &claim()).await.unwrap();
+        identity.drop_user(&server(), "glance", &claim()).await.unwrap();
         let state = identity.state(URL);
         assert!(state.services.is_empty() && state.users.is_empty());
         assert!(state.projects.contains("service"));

@@ -18,7 +18,7 @@ pub use crate::environment::FakeEnvironment;
 pub use crate::examples::examples;
 pub use crate::identity::{CatalogEntry, FakeIdentity, IdentityState, UserEntry};
 pub use crate::script::{Call, Script};
-pub use crate::server::{FakeServer, ServerState};
+pub use crate::server::{FakeServer, Owners, ServerState};
 pub use crate::sql::{FakeSql, SqlState};
 pub use crate::wide::with_services;
 pub use crate::world::World;

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use openstack_operator_engine::ports::{Login, PortResult};
+use openstack_operator_engine::claim::{Claim, Found, Refusal};
+use openstack_operator_engine::ports::{Login, PortError, PortResult};
+use openstack_operator_model::status::EffectKind;
 use serde::Serialize;
 
 use crate::lock;
@@ -20,6 +22,44 @@ pub(crate) enum Trouble {
     Refused(String),
     /// It may exist later.
     Missing(String),
+    Foreign(Refusal),
+}
+
+/// Owners of resources by their kind and name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Owners(pub BTreeMap<String, String>);
+
+impl Owners {
+    fn key(kind: EffectKind, name: &str) -> String {
+        format!("{} {name}", kind.title())
+    }
+
+    pub fn of(&self, kind: EffectKind, name: &str) -> Option<&str> {
+        self.0.get(&Self::key(kind, name)).map(String::as_str)
+    }
+
+    /// Records the owner of a resource, if the claim covers it.
+    pub(crate) fn claim<T>(
+        &mut self,
+        claim: &Claim,
+        kind: EffectKind,
+        name: &str,
+        resource: Option<&T>,
+    ) -> Result<(), Trouble> {
+        claim.admit(kind, name, Found::new(resource, self.of(kind, name))).map_err(Trouble::Foreign)?;
+        self.0.insert(Self::key(kind, name), claim.owner.clone());
+        Ok(())
+    }
+
+    /// Whether the claim covers the removal of a resource, which then has no owner any more.
+    pub(crate) fn release(&mut self, claim: &Claim, kind: EffectKind, name: &str) -> bool {
+        let is_covered = claim.may_remove(kind, name, Found::new(Some(&()), self.of(kind, name)));
+        if is_covered {
+            self.0.remove(&Self::key(kind, name));
+        }
+        is_covered
+    }
 }
 
 /// Rejects changes of the operator's own account.
@@ -112,6 +152,7 @@ impl<S: ServerState> FakeServer<S> {
         change(&mut next).map_err(|trouble| match trouble {
             Trouble::Refused(reason) => attempt.refused(reason),
             Trouble::Missing(name) => attempt.unavailable(&format!("{name} does not exist yet")),
+            Trouble::Foreign(refusal) => PortError::Foreign { refusal },
         })?;
         if next == *state {
             return Ok(false);
@@ -120,4 +161,10 @@ impl<S: ServerState> FakeServer<S> {
         *state = next;
         Ok(true)
     }
+}
+
+/// A claim that adopts nothing.
+#[cfg(test)]
+pub(crate) fn claim() -> Claim {
+    Claim { owner: "Thing default/x".into(), adoption: openstack_operator_engine::claim::Adoption::Nothing }
 }

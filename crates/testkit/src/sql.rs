@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
+use openstack_operator_engine::claim::Claim;
 use openstack_operator_engine::ports::{PortResult, Sql, SqlGrant, SqlServer};
 use openstack_operator_model::service::SqlView;
+use openstack_operator_model::status::EffectKind::{Database, DatabaseUser};
 use serde::Serialize;
 
-use crate::server::{FakeServer, ServerState, Trouble, protect};
+use crate::server::{FakeServer, Owners, ServerState, Trouble, protect};
 
 /// Database servers by their host.
 pub type FakeSql = FakeServer<SqlState>;
@@ -19,6 +21,7 @@ pub struct SqlState {
     pub users: BTreeMap<String, String>,
     /// User and database.
     pub grants: BTreeSet<(String, String)>,
+    pub owners: Owners,
     /// State of replication of a member; none if it does not respond.
     #[serde(skip)]
     pub view: Option<SqlView>,
@@ -34,6 +37,10 @@ impl Sql for FakeSql {
         self.call("ensure", &grant.database, (&server.host, &server.administrator), |state| {
             let user = &grant.user;
             protect(&server.administrator, &user.username)?;
+            let (known, password) = (state.databases.get(&grant.database), state.users.get(&user.username));
+            let owners = &mut state.owners;
+            owners.claim(&grant.database_claim, Database, &grant.database, known)?;
+            owners.claim(&grant.user_claim, DatabaseUser, &user.username, password)?;
             state.databases.insert(grant.database.clone());
             state.users.insert(user.username.clone(), user.password.clone());
             state.grants.insert((user.username.clone(), grant.database.clone()));
@@ -46,20 +53,24 @@ impl Sql for FakeSql {
         Ok(self.state(&server.host).databases.contains(database))
     }
 
-    async fn drop_database(&self, server: &SqlServer, database: &str) -> PortResult<()> {
+    async fn drop_database(&self, server: &SqlServer, database: &str, claim: &Claim) -> PortResult<()> {
         // MariaDB keeps the grants of a dropped database.
         self.call("drop_database", database, (&server.host, &server.administrator), |state| {
-            state.databases.remove(database);
+            if state.owners.release(claim, Database, database) {
+                state.databases.remove(database);
+            }
             Ok(())
         })?;
         Ok(())
     }
 
-    async fn drop_user(&self, server: &SqlServer, user: &str) -> PortResult<()> {
+    async fn drop_user(&self, server: &SqlServer, user: &str, claim: &Claim) -> PortResult<()> {
         self.call("drop_user", user, (&server.host, &server.administrator), |state| {
             protect(&server.administrator, user)?;
-            state.users.remove(user);
-            state.grants.retain(|(granted, _)| granted != user);
+            if state.owners.release(claim, DatabaseUser, user) {
+                state.users.remove(user);
+                state.grants.retain(|(granted, _)| granted != user);
+            }
             Ok(())
         })?;
         Ok(())
@@ -91,6 +102,7 @@ mod tests {
 
     use super::*;
     use crate::script::Script;
+    use crate::server::claim;
 
     fn login(username: &str) -> Login {
         Login { username: username.into(), password: "secret".into() }
@@ -101,7 +113,12 @@ mod tests {
     }
 
     fn grant() -> SqlGrant {
-        SqlGrant { database: "keystone".into(), user: login("keystone") }
+        SqlGrant {
+            database: "keystone".into(),
+            database_claim: claim(),
+            user: login("keystone"),
+            user_claim: claim(),
+        }
     }
 
     #[tokio::test]
@@ -125,13 +142,13 @@ mod tests {
         let script = Script::default();
         let sql = FakeSql::new(script.clone());
         sql.ensure(&server(), &grant()).await.unwrap();
-        sql.drop_user(&server(), "keystone").await.unwrap();
+        sql.drop_user(&server(), "keystone", &claim()).await.unwrap();
         assert!(sql.state("db").grants.is_empty());
-        sql.drop_database(&server(), "keystone").await.unwrap();
+        sql.drop_database(&server(), "keystone", &claim()).await.unwrap();
         assert_eq!(sql.state("db"), SqlState::default());
         script.clear_log();
-        sql.drop_user(&server(), "keystone").await.unwrap();
-        sql.drop_database(&server(), "keystone").await.unwrap();
+        sql.drop_user(&server(), "keystone", &claim()).await.unwrap();
+        sql.drop_database(&server(), "keystone", &claim()).await.unwrap();
         assert!(script.writes().is_empty());
     }
 
@@ -140,7 +157,7 @@ mod tests {
         let sql = FakeSql::new(Script::default());
         let wrong = SqlGrant { user: login("root"), ..grant() };
         assert!(matches!(sql.ensure(&server(), &wrong).await, Err(PortError::Rejected { .. })));
-        assert!(matches!(sql.drop_user(&server(), "root").await, Err(PortError::Rejected { .. })));
+        assert!(matches!(sql.drop_user(&server(), "root", &claim()).await, Err(PortError::Rejected { .. })));
     }
 
     #[tokio::test]

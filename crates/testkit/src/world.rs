@@ -218,7 +218,13 @@ spec: { region: one, replicas: 2 }
         }
         let administrator = Login { username: "root".into(), password: "root".into() };
         let server = SqlServer { host: "db".into(), port: 3306, administrator };
-        let grant = SqlGrant { database: "x".into(), user: Login { username: "x".into(), password } };
+        let claim = crate::server::claim();
+        let grant = SqlGrant {
+            database: "x".into(),
+            database_claim: claim.clone(),
+            user: Login { username: "x".into(), password },
+            user_claim: claim,
+        };
         ports.sql.ensure(&server, &grant).await.unwrap();
         world
     }

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use openstack_operator_engine::ports::PortError;
+use openstack_operator_engine::claim::Adoption;
+use openstack_operator_engine::ports::{Login, PortError};
 use reqwest::Method;
 
 use super::*;
-use crate::testing::{self, FakeResponse, FakeService, Outcome, Server, failure, full_error_text};
+use crate::testing::{
+    self, FakeResponse, FakeService, OTHER, OWNER, Outcome, Server, claim, failure, full_error_text,
+    own_claim,
+};
 
 const ADMINISTRATOR_PASSWORD: &str = "topsecret";
 
@@ -32,8 +36,8 @@ impl FakeService for Broker {
             self.entries.remove(&path).map_or(FakeResponse::empty(404), |_| FakeResponse::empty(204))
         } else {
             let mut entry = request.body.clone();
-            if entry["tags"] == "" {
-                entry["tags"] = json!([]);
+            if let Some(tags) = entry["tags"].as_str() {
+                entry["tags"] = tags.split(',').filter(|tag| !tag.is_empty()).collect();
             }
             self.entries.insert(path, entry);
             FakeResponse::empty(201)
@@ -48,7 +52,13 @@ fn server(address: &str, password: &str) -> BusServer {
 
 fn grant() -> BusGrant {
     let user = Login { username: "some_user".to_owned(), password: "hunter2".to_owned() };
-    BusGrant { virtual_host: "a/b".to_owned(), queue_members: 3, user }
+    BusGrant {
+        virtual_host: "a/b".to_owned(),
+        virtual_host_claim: own_claim(),
+        queue_members: 3,
+        user,
+        user_claim: own_claim(),
+    }
 }
 
 fn writes(broker: &Server<Broker>) -> Vec<String> {
@@ -85,7 +95,10 @@ async fn the_first_call_creates_everything_and_the_second_writes_nothing() -> Ou
         ]
     );
     broker.change(|state| {
-        assert_eq!(state.entries["api/vhosts/a%2Fb"], json!({"default_queue_type": "quorum"}));
+        let mark = "openstack-operator: Thing openstack/sample";
+        let virtual_host = json!({"default_queue_type": "quorum", "description": mark});
+        assert_eq!(state.entries["api/vhosts/a%2Fb"], virtual_host);
+        assert_eq!(state.entries["api/users/some_user"]["tags"], json!([mark]));
         let policy = json!({
             "pattern": ".*", "apply-to": "quorum_queues", "definition": {"target-group-size": 3}, "priority": 0,
         });
@@ -130,6 +143,8 @@ async fn only_differences_are_corrected() -> Outcome {
     broker.change(|state| {
         state.entries.entry("api/users/some_user".to_owned()).or_default()["tags"] = json!(["administrator"]);
     });
+    // The tag with the owner is lost, too, but the status has a confirmed record.
+    changed.user_claim = claim(OWNER, Adoption::Unowned);
     assert!(bus.ensure(&server, &changed).await?);
     assert_eq!(writes(&broker), ["PUT api/users/some_user"]);
     assert!(!bus.ensure(&server, &changed).await?);
@@ -142,14 +157,60 @@ async fn removal_succeeds_twice() -> Outcome {
     let (bus, server) = (ManagementBus::new()?, server(&broker.url, ADMINISTRATOR_PASSWORD));
     bus.ensure(&server, &grant()).await?;
     for _ in 0..2 {
-        bus.drop_user(&server, "some_user").await?;
-        bus.drop_virtual_host(&server, "a/b").await?;
+        bus.drop_user(&server, "some_user", &own_claim()).await?;
+        bus.drop_virtual_host(&server, "a/b", &own_claim()).await?;
     }
     broker.change(|state| {
         let left: Vec<&String> = state.entries.keys().collect();
         let of_virtual_host = ["api/permissions/a%2Fb/some_user", "api/policies/a%2Fb/openstack-operator"];
         assert_eq!(left, of_virtual_host, "a broker drops them with the virtual host");
     });
+    Ok(())
+}
+
+fn claiming(claim: &Claim) -> BusGrant {
+    BusGrant { virtual_host_claim: claim.clone(), user_claim: claim.clone(), ..grant() }
+}
+
+#[tokio::test]
+async fn a_resource_of_another_owner_is_neither_changed_nor_removed() -> Outcome {
+    let broker = Server::start(Broker::default()).await?;
+    let (bus, server) = (ManagementBus::new()?, server(&broker.url, ADMINISTRATOR_PASSWORD));
+    bus.ensure(&server, &claiming(&claim(OTHER, Adoption::Nothing))).await?;
+    writes(&broker);
+    let own = claim(OWNER, Adoption::Unowned);
+    let mut grant = claiming(&own);
+    grant.user.password = "hunter3".to_owned();
+    let error = failure(bus.ensure(&server, &grant).await)?;
+    assert_eq!(error.to_string(), "virtual host a/b belongs to Thing openstack/other");
+    grant.virtual_host = "free".to_owned();
+    let error = failure(bus.ensure(&server, &grant).await)?;
+    assert_eq!(error.to_string(), "message bus user some_user belongs to Thing openstack/other");
+    bus.drop_virtual_host(&server, "a/b", &own).await?;
+    bus.drop_user(&server, "some_user", &own).await?;
+    assert!(writes(&broker).is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_adopted_resource_keeps_its_settings_and_gets_its_owner() -> Outcome {
+    let broker = Server::start(Broker::default()).await?;
+    let (bus, server) = (ManagementBus::new()?, server(&broker.url, ADMINISTRATOR_PASSWORD));
+    broker.change(|state| {
+        let host = json!({"default_queue_type": "classic", "description": "of a person", "tags": ["east"]});
+        state.entries.insert("api/vhosts/a%2Fb".to_owned(), host);
+    });
+    let error = failure(bus.ensure(&server, &grant()).await)?;
+    assert_eq!(error.to_string(), "virtual host a/b exists and belongs to no object");
+    assert!(writes(&broker).is_empty());
+    assert!(bus.ensure(&server, &claiming(&claim(OWNER, Adoption::Unowned))).await?);
+    broker.change(|state| {
+        let mark = "openstack-operator: Thing openstack/sample";
+        let host = json!({"default_queue_type": "classic", "description": mark, "tags": ["east"]});
+        assert_eq!(state.entries["api/vhosts/a%2Fb"], host);
+    });
+    writes(&broker);
+    assert!(!bus.ensure(&server, &grant()).await?);
     Ok(())
 }
 
@@ -160,7 +221,7 @@ async fn the_administrator_cannot_be_changed_or_removed() -> Outcome {
     let mut own = grant();
     own.user.username = "root".to_owned();
     assert!(matches!(bus.ensure(&server, &own).await, Err(PortError::Rejected { .. })));
-    assert!(matches!(bus.drop_user(&server, "root").await, Err(PortError::Rejected { .. })));
+    assert!(matches!(bus.drop_user(&server, "root", &own_claim()).await, Err(PortError::Rejected { .. })));
     assert!(broker.requests().is_empty());
     Ok(())
 }

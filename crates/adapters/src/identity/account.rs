@@ -1,6 +1,8 @@
 //! Projects, roles, users and role assignments.
 
+use openstack_operator_engine::claim::{Claim, Found};
 use openstack_operator_engine::ports::{IdentityAccount, Login};
+use openstack_operator_model::status::EffectKind;
 use reqwest::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -17,9 +19,15 @@ struct Entry {
     /// Absent for roles, which cannot be disabled.
     #[serde(default)]
     enabled: Option<bool>,
+    #[serde(default)]
+    description: Option<String>,
 }
 
 impl Entry {
+    fn owner(&self) -> Found<'_> {
+        Found::marked(self.description.as_deref())
+    }
+
     fn is_disabled(&self) -> bool {
         self.enabled == Some(false)
     }
@@ -53,7 +61,7 @@ pub(super) async fn ensure_account(
     session: &Session<'_>,
     account: &IdentityAccount,
 ) -> Result<bool, Failure> {
-    let (user, mut wrote) = ensure_user(session, &account.login).await?;
+    let (user, mut wrote) = ensure_user(session, &account.login, &account.claim).await?;
     if account.roles.is_empty() {
         return Ok(wrote);
     }
@@ -71,27 +79,35 @@ pub(super) async fn ensure_account(
     Ok(wrote)
 }
 
-/// Succeeds if the user does not exist.
-pub(super) async fn drop_user(session: &Session<'_>, name: &str) -> Result<(), Failure> {
+/// Succeeds if the user does not exist or belongs to another object.
+pub(super) async fn drop_user(session: &Session<'_>, name: &str, claim: &Claim) -> Result<(), Failure> {
     match find_user(session, name).await? {
-        Some(user) => session.remove(&USERS, &user.id).await,
-        None => Ok(()),
+        Some(user) if claim.may_remove(EffectKind::IdentityUser, name, user.owner()) => {
+            session.remove(&USERS, &user.id).await
+        }
+        _ => Ok(()),
     }
 }
 
 /// Returns the user's id, and whether anything was written.
-async fn ensure_user(session: &Session<'_>, login: &Login) -> Result<(String, bool), Failure> {
+async fn ensure_user(session: &Session<'_>, login: &Login, claim: &Claim) -> Result<(String, bool), Failure> {
     let Some(user) = find_user(session, &login.username).await? else {
         let body = json!({
             "name": login.username,
             "domain_id": DOMAIN,
             "password": login.password,
             "enabled": true,
+            "description": claim.mark(),
         });
         return Ok((session.create(&USERS, Body::Secret(body)).await?, true));
     };
-    // First, since a disabled user cannot authenticate with any password.
-    let mut wrote = enable(session, &USERS, &user).await?;
+    claim.admit(EffectKind::IdentityUser, &login.username, user.owner())?;
+    let mut wrote = user.owner() != Found::Owned(&claim.owner);
+    if wrote {
+        session.update(&USERS, &user.id, Body::Plain(json!({"description": claim.mark()}))).await?;
+    }
+    // Before the password, since a disabled user cannot authenticate with any password.
+    wrote |= enable(session, &USERS, &user).await?;
     if !session.has_password(&user.id, &login.password).await? {
         let body = Body::Secret(json!({"password": login.password}));
         session.update(&USERS, &user.id, body).await?;

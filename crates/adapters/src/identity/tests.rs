@@ -1,13 +1,14 @@
 //! The identity service against a fake Keystone.
 
-use openstack_operator_engine::ports::{IdentityAccount, Login, PortError};
+use openstack_operator_engine::claim::Adoption;
+use openstack_operator_engine::ports::{IdentityAccount, IdentityService, Login, PortError};
 use openstack_operator_model::plan::{CatalogEndpoint, CatalogService, Interface};
 use reqwest::Method;
 use serde_json::json;
 
 use super::*;
 use crate::identity::tests::server::{ADMINISTRATOR_PASSWORD, Directory};
-use crate::testing::{Outcome, Server, failure, full_error_text};
+use crate::testing::{OTHER, OWNER, Outcome, Server, claim, failure, full_error_text, own_claim};
 
 mod server;
 
@@ -32,17 +33,21 @@ fn entries() -> IdentityEntries {
     IdentityEntries {
         projects: vec!["service".to_owned()],
         roles: vec!["service".to_owned(), "watcher".to_owned()],
-        services: vec![CatalogService {
-            service_type: "example".to_owned(),
-            name: "sample".to_owned(),
-            description: "An example".to_owned(),
-            region: "RegionOne".to_owned(),
-            endpoints: vec![
-                endpoint(Interface::Public, "https://example.org"),
-                endpoint(Interface::Internal, "http://sample.svc"),
-            ],
+        services: vec![IdentityService {
+            entry: CatalogService {
+                service_type: "example".to_owned(),
+                name: "sample".to_owned(),
+                description: "An example".to_owned(),
+                region: "RegionOne".to_owned(),
+                endpoints: vec![
+                    endpoint(Interface::Public, "https://example.org"),
+                    endpoint(Interface::Internal, "http://sample.svc"),
+                ],
+            },
+            claim: own_claim(),
         }],
         users: vec![IdentityAccount {
+            claim: own_claim(),
             login: login("sample", "hunter2"),
             project: "service".to_owned(),
             roles: vec!["service".to_owned(), "watcher".to_owned()],
@@ -99,11 +104,11 @@ async fn a_token_is_reused_until_it_is_rejected() -> Outcome {
     let (server, identity) = start().await?;
     let administrator = administrator(&server);
     identity.ensure(&administrator, &entries()).await?;
-    identity.drop_service(&administrator, "none", None).await?;
+    identity.drop_service(&administrator, "none", None, &own_claim()).await?;
     assert_eq!(server.change(|state| state.administrator_logins), 1);
 
     server.change(Directory::revoke_tokens);
-    identity.drop_service(&administrator, "none", None).await?;
+    identity.drop_service(&administrator, "none", None, &own_claim()).await?;
     assert_eq!(server.change(|state| state.administrator_logins), 2);
     Ok(())
 }
@@ -113,8 +118,8 @@ async fn a_token_that_is_about_to_expire_is_not_used() -> Outcome {
     let (server, identity) = start().await?;
     let administrator = administrator(&server);
     server.change(|state| state.token_lifetime = jiff::SignedDuration::from_secs(30));
-    identity.drop_service(&administrator, "none", None).await?;
-    identity.drop_service(&administrator, "none", None).await?;
+    identity.drop_service(&administrator, "none", None, &own_claim()).await?;
+    identity.drop_service(&administrator, "none", None, &own_claim()).await?;
     assert_eq!(server.change(|state| state.administrator_logins), 2);
     Ok(())
 }
@@ -123,9 +128,9 @@ async fn a_token_that_is_about_to_expire_is_not_used() -> Outcome {
 async fn a_changed_administrator_password_does_not_reuse_an_old_token() -> Outcome {
     let (server, identity) = start().await?;
     let mut administrator = administrator(&server);
-    identity.drop_service(&administrator, "none", None).await?;
+    identity.drop_service(&administrator, "none", None, &own_claim()).await?;
     administrator.administrator.password = "another".to_owned();
-    assert!(identity.drop_service(&administrator, "none", None).await.is_err());
+    assert!(identity.drop_service(&administrator, "none", None, &own_claim()).await.is_err());
     Ok(())
 }
 
@@ -220,8 +225,8 @@ async fn removal_succeeds_twice() -> Outcome {
     identity.ensure(&administrator, &entries()).await?;
     writes(&server);
     for _ in 0..2 {
-        identity.drop_service(&administrator, "example", None).await?;
-        identity.drop_user(&administrator, "sample").await?;
+        identity.drop_service(&administrator, "example", None, &own_claim()).await?;
+        identity.drop_user(&administrator, "sample", &own_claim()).await?;
     }
     assert_eq!(
         writes(&server),
@@ -236,14 +241,64 @@ async fn a_service_stays_while_another_region_has_endpoints() -> Outcome {
     let administrator = administrator(&server);
     identity.ensure(&administrator, &entries()).await?;
     let mut elsewhere = entries();
-    elsewhere.services[0].region = "Elsewhere".to_owned();
+    elsewhere.services[0].entry.region = "Elsewhere".to_owned();
     identity.ensure(&administrator, &elsewhere).await?;
     writes(&server);
-    identity.drop_service(&administrator, "example", Some("Elsewhere")).await?;
+    identity.drop_service(&administrator, "example", Some("Elsewhere"), &own_claim()).await?;
     let removed = writes(&server);
-    assert_eq!(removed.len(), elsewhere.services[0].endpoints.len(), "{removed:?}");
+    assert_eq!(removed.len(), elsewhere.services[0].entry.endpoints.len(), "{removed:?}");
     assert!(removed.iter().all(|write| write.starts_with("DELETE endpoints/")), "{removed:?}");
     assert!(!identity.ensure(&administrator, &entries()).await?, "the first region lost something");
+    Ok(())
+}
+
+/// The entries with another claim.
+fn claiming(claim: &Claim) -> IdentityEntries {
+    let mut entries = entries();
+    entries.services[0].claim = claim.clone();
+    entries.users[0].claim = claim.clone();
+    entries
+}
+
+#[tokio::test]
+async fn an_entry_of_another_owner_is_neither_changed_nor_removed() -> Outcome {
+    let (server, identity) = start().await?;
+    let administrator = administrator(&server);
+    identity.ensure(&administrator, &claiming(&claim(OTHER, Adoption::Nothing))).await?;
+    writes(&server);
+    let own = claim(OWNER, Adoption::Unowned);
+    let mut wanted = claiming(&own);
+    wanted.services[0].entry.endpoints[0].url = "https://second.example.org".to_owned();
+    wanted.services[0].entry.description = "Another".to_owned();
+    wanted.users[0].login.password = "hunter3".to_owned();
+    let error = failure(identity.ensure(&administrator, &wanted).await)?;
+    assert_eq!(error.to_string(), "catalog service example belongs to Thing openstack/other");
+    wanted.services.clear();
+    let error = failure(identity.ensure(&administrator, &wanted).await)?;
+    assert_eq!(error.to_string(), "identity user sample belongs to Thing openstack/other");
+    identity.drop_service(&administrator, "example", Some("RegionOne"), &own).await?;
+    identity.drop_user(&administrator, "sample", &own).await?;
+    assert!(writes(&server).is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn entries_without_an_owner_get_one_if_they_may_be_adopted() -> Outcome {
+    let (server, identity) = start().await?;
+    let administrator = administrator(&server);
+    identity.ensure(&administrator, &entries()).await?;
+    server.change(|state| {
+        for (collection, id) in [("endpoints", "6"), ("endpoints", "7"), ("users", "8")] {
+            state.entry(collection, id)["description"] = json!(null);
+        }
+    });
+    writes(&server);
+    assert!(identity.ensure(&administrator, &entries()).await.is_err());
+    identity.drop_user(&administrator, "sample", &own_claim()).await?;
+    assert!(writes(&server).is_empty());
+    assert!(identity.ensure(&administrator, &claiming(&claim(OWNER, Adoption::Unowned))).await?);
+    assert_eq!(writes(&server), ["PATCH endpoints/6", "PATCH endpoints/7", "PATCH users/8"]);
+    assert!(!identity.ensure(&administrator, &entries()).await?);
     Ok(())
 }
 
@@ -254,7 +309,10 @@ async fn the_administrator_cannot_be_changed_or_removed() -> Outcome {
     let mut own = entries();
     own.users[0].login = login("admin", "another");
     assert!(matches!(identity.ensure(&administrator, &own).await, Err(PortError::Rejected { .. })));
-    assert!(matches!(identity.drop_user(&administrator, "admin").await, Err(PortError::Rejected { .. })));
+    assert!(matches!(
+        identity.drop_user(&administrator, "admin", &own_claim()).await,
+        Err(PortError::Rejected { .. })
+    ));
     Ok(())
 }
 

@@ -115,6 +115,7 @@ async fn status_codes_map_to_the_engines_errors() -> Outcome {
             PortError::Conflict { .. } => "conflict",
             PortError::Unavailable { .. } => "unavailable",
             PortError::LoginRejected { .. } => "login rejected",
+            PortError::Foreign { .. } => "foreign",
         };
         assert_eq!(found, expected, "{code} {kind}");
     }

@@ -1,8 +1,10 @@
 //! Quoting, names, and the statements for each state of a server; end-to-end tests cover a real server.
 
+use openstack_operator_engine::claim::Adoption;
+
 use super::*;
 use crate::sql::tests::server::{Facts, FakeServer};
-use crate::testing::{Outcome, failure, full_error_text};
+use crate::testing::{OTHER, OWNER, Outcome, claim, failure, full_error_text, own_claim};
 
 mod server;
 
@@ -13,7 +15,12 @@ fn server(port: u16) -> SqlServer {
 
 fn grant(database: &str, user: &str) -> SqlGrant {
     let user = Login { username: user.to_owned(), password: "hunter2".to_owned() };
-    SqlGrant { database: database.to_owned(), user }
+    SqlGrant { database: database.to_owned(), database_claim: own_claim(), user, user_claim: own_claim() }
+}
+
+/// The same, with another claim.
+fn claiming(claim: &Claim) -> SqlGrant {
+    SqlGrant { database_claim: claim.clone(), user_claim: claim.clone(), ..grant("cloud_api", "cloud-api") }
 }
 
 #[test]
@@ -69,8 +76,14 @@ async fn an_invalid_name_is_rejected_without_a_connection() -> Outcome {
         let error = failure(MariaSql.ensure(&server(1), &grant).await)?;
         assert!(matches!(error, PortError::Rejected { .. }), "{error}");
     }
-    assert!(matches!(failure(MariaSql.drop_database(&server(1), "").await)?, PortError::Rejected { .. }));
-    assert!(matches!(failure(MariaSql.drop_user(&server(1), "'").await)?, PortError::Rejected { .. }));
+    assert!(matches!(
+        failure(MariaSql.drop_database(&server(1), "", &own_claim()).await)?,
+        PortError::Rejected { .. }
+    ));
+    assert!(matches!(
+        failure(MariaSql.drop_user(&server(1), "'", &own_claim()).await)?,
+        PortError::Rejected { .. }
+    ));
     Ok(())
 }
 
@@ -78,7 +91,10 @@ async fn an_invalid_name_is_rejected_without_a_connection() -> Outcome {
 async fn the_administrator_cannot_be_changed_or_removed() -> Outcome {
     let error = failure(MariaSql.ensure(&server(1), &grant("database", "root")).await)?;
     assert!(matches!(error, PortError::Rejected { .. }));
-    assert!(matches!(failure(MariaSql.drop_user(&server(1), "root").await)?, PortError::Rejected { .. }));
+    assert!(matches!(
+        failure(MariaSql.drop_user(&server(1), "root", &own_claim()).await)?,
+        PortError::Rejected { .. }
+    ));
     Ok(())
 }
 
@@ -89,6 +105,10 @@ async fn the_first_call_creates_everything() -> Outcome {
     assert_eq!(
         fake.writes(),
         [
+            "INSERT INTO `openstack_operator`.`owners` (kind, name, owner) VALUES ('database', 'cloud_api', 'Thing \
+             openstack/sample')",
+            "INSERT INTO `openstack_operator`.`owners` (kind, name, owner) VALUES ('database user', 'cloud-api', \
+             'Thing openstack/sample')",
             "CREATE DATABASE IF NOT EXISTS `cloud_api` CHARACTER SET utf8mb3 COLLATE utf8mb3_general_ci",
             "CREATE USER IF NOT EXISTS 'cloud-api'@'%' IDENTIFIED BY 'hunter2'",
             r"GRANT ALL PRIVILEGES ON `cloud\_api`.* TO 'cloud-api'@'%'",
@@ -136,9 +156,74 @@ async fn only_differences_are_corrected() -> Outcome {
 #[tokio::test]
 async fn removal_succeeds_if_nothing_exists() -> Outcome {
     let fake = FakeServer::start(Facts::default()).await?;
-    MariaSql.drop_database(&server(fake.port), "cloud_api").await?;
-    MariaSql.drop_user(&server(fake.port), "cloud-api").await?;
+    let confirmed = claim(OWNER, Adoption::Unowned);
+    MariaSql.drop_database(&server(fake.port), "cloud_api", &confirmed).await?;
+    MariaSql.drop_user(&server(fake.port), "cloud-api", &confirmed).await?;
     assert_eq!(fake.writes(), ["DROP DATABASE IF EXISTS `cloud_api`", "DROP USER IF EXISTS 'cloud-api'@'%'"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn removal_forgets_the_owner_last() -> Outcome {
+    let fake = FakeServer::start(Facts::complete()).await?;
+    MariaSql.drop_database(&server(fake.port), "cloud_api", &own_claim()).await?;
+    let forgotten =
+        "DELETE FROM `openstack_operator`.`owners` WHERE kind = 'database' AND name = 'cloud_api'";
+    assert_eq!(fake.writes(), ["DROP DATABASE IF EXISTS `cloud_api`", forgotten]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_resource_of_another_owner_is_neither_changed_nor_removed() -> Outcome {
+    let claimed = Facts { owner: Some(OTHER), ..Facts::default() };
+    for facts in [claimed, Facts { owner: Some(OTHER), denied_user: Some("cloud-api"), ..Facts::complete() }]
+    {
+        let fake = FakeServer::start(facts).await?;
+        for adoption in [Adoption::Nothing, Adoption::Unowned] {
+            let claim = claim(OWNER, adoption);
+            let error = failure(MariaSql.ensure(&server(fake.port), &claiming(&claim)).await)?;
+            assert!(matches!(error, PortError::Foreign { .. }), "{error:?}");
+            assert_eq!(error.to_string(), "database cloud_api belongs to Thing openstack/other");
+            MariaSql.drop_database(&server(fake.port), "cloud_api", &claim).await?;
+            MariaSql.drop_user(&server(fake.port), "cloud-api", &claim).await?;
+        }
+        assert!(fake.writes().is_empty(), "{:?}", fake.writes());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_existing_resource_without_an_owner_is_adopted_only_with_consent() -> Outcome {
+    let unowned = Facts { owner: None, ..Facts::complete() };
+    let fake = FakeServer::start(unowned).await?;
+    let error = failure(MariaSql.ensure(&server(fake.port), &claiming(&own_claim())).await)?;
+    assert_eq!(error.to_string(), "database cloud_api exists and belongs to no object");
+    MariaSql.drop_database(&server(fake.port), "cloud_api", &own_claim()).await?;
+    assert!(fake.writes().is_empty(), "{:?}", fake.writes());
+    for (facts, verb, adoption) in [
+        (unowned, "INSERT", Adoption::Unowned),
+        (Facts { owner: Some(OTHER), ..Facts::complete() }, "REPLACE", Adoption::Anything),
+    ] {
+        let fake = FakeServer::start(facts).await?;
+        assert!(MariaSql.ensure(&server(fake.port), &claiming(&claim(OWNER, adoption))).await?);
+        let written = fake.writes();
+        assert!(written.len() == 2 && written.iter().all(|one| one.starts_with(verb)), "{written:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_missing_table_of_owners_is_created() -> Outcome {
+    let fake = FakeServer::start(Facts { missing_table: true, ..Facts::default() }).await?;
+    assert!(MariaSql.ensure(&server(fake.port), &grant("cloud_api", "cloud-api")).await?);
+    let written = fake.writes();
+    assert_eq!(written[1], "CREATE DATABASE IF NOT EXISTS `openstack_operator`");
+    assert!(
+        written[2].starts_with("CREATE TABLE IF NOT EXISTS `openstack_operator`.`owners` ("),
+        "{written:?}"
+    );
+    assert_eq!(written[0], written[3], "the owner is recorded before the database is created");
+    assert!(written[5].starts_with("CREATE DATABASE IF NOT EXISTS `cloud_api`"), "{written:?}");
     Ok(())
 }
 
@@ -155,8 +240,9 @@ async fn a_wrong_administrator_password_is_reported_and_not_printed() -> Outcome
 
 #[tokio::test]
 async fn a_password_that_the_server_quotes_is_not_printed() -> Outcome {
-    let fake = FakeServer::start(Facts { rejects_writes: true, ..Facts::default() }).await?;
-    let facts = Facts { character_set: Some("utf8mb3"), rejects_writes: true, ..Facts::default() };
+    let owned = Facts { owner: Some(OWNER), rejects_writes: true, ..Facts::default() };
+    let fake = FakeServer::start(owned).await?;
+    let facts = Facts { character_set: Some("utf8mb3"), ..owned };
     let quoting = FakeServer::start(facts).await?;
     let error = failure(MariaSql.ensure(&server(fake.port), &grant("database", "user")).await)?;
     assert!(full_error_text(&error).contains("near 'CREATE DATABASE"));

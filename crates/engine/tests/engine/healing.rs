@@ -292,3 +292,21 @@ async fn a_deleted_service_is_recreated_with_its_data() {
     assert_eq!(key(&world), before, "only these keys can decrypt the credentials in the retained database");
     assert!(!writes(&world).contains(&"drop_database sql keystone".to_owned()));
 }
+
+#[tokio::test]
+async fn a_secret_that_is_restored_with_its_values_restarts_no_pod() {
+    let (world, engine) = cloud().await;
+    let pods = |world: &World| get(world, DEPLOYMENT, "cloud-keystone")["spec"]["template"].clone();
+    let before = pods(&world);
+    let secret = get(&world, SECRET, "cloud-keystone-database");
+    world.delete_object(SECRET, NAMESPACE, "cloud-keystone-database");
+    let mut restored = secret.clone();
+    for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields", "ownerReferences"] {
+        restored["metadata"].as_object_mut().unwrap().remove(field);
+    }
+    let restored = world.apply_object(&restored);
+    assert_ne!(restored["metadata"]["uid"], secret["metadata"]["uid"]);
+    converge(&world, &engine).await;
+    assert_eq!(pods(&world), before);
+    assert_eq!(get(&world, SECRET, "cloud-keystone-database")["data"], secret["data"]);
+}

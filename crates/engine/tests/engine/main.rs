@@ -20,6 +20,7 @@ mod idle;
 mod keyring;
 mod loss;
 mod nodes;
+mod ownership;
 mod raft;
 mod restart;
 mod status;

@@ -18,8 +18,8 @@ use openstack_operator_services::{keystone, mariadb, rabbitmq};
 pub(crate) const WIDGET: Kind = Kind::own("Widget", "widgets");
 pub(crate) const BOMB: Kind = Kind::own("Bomb", "bombs");
 
-/// Uses database, message bus and catalog of the cloud in `spec.cloud`. With `spec.mounts` it has pods that mount that
-/// Secret.
+/// Uses database, message bus and catalog of the cloud in `spec.cloud`, under the names in `spec.database`,
+/// `spec.virtualHost`, `spec.service` and `spec.user`. With `spec.mounts` it has pods that mount that Secret.
 pub(crate) struct Widget;
 
 /// A field of the spec, or its default.
@@ -97,7 +97,8 @@ impl AnyObject for WidgetObject {
     ) -> Result<Plan, Invalid> {
         let Self(object) = self;
         let instance = object.metadata.name.clone().unwrap_or_default();
-        let database = field(object, "database", "widget").to_owned();
+        let [database, virtual_host, service, user] = ["database", "virtualHost", "service", "user"]
+            .map(|resource| field(object, resource, "widget").to_owned());
         let secret = |name: &str, user: &str| SecretPlan {
             name: format!("{instance}-{name}"),
             content: SecretContent::Entries(BTreeMap::from([
@@ -113,8 +114,8 @@ impl AnyObject for WidgetObject {
         Ok(Plan {
             secrets: vec![
                 secret("database", &database),
-                secret("messaging", "widget"),
-                secret("user", "widget"),
+                secret("messaging", &virtual_host),
+                secret("user", &user),
             ],
             databases: vec![Database {
                 provider: reference(mariadb::KIND, &mariadb_name),
@@ -126,7 +127,7 @@ impl AnyObject for WidgetObject {
             messaging: vec![Messaging {
                 provider: reference(rabbitmq::KIND, &rabbitmq_name),
                 server: inputs.messaging(rabbitmq::KIND, &rabbitmq_name, "spec.cloud")?.clone(),
-                virtual_host: "widget".to_owned(),
+                virtual_host,
                 secret: format!("{instance}-messaging"),
             }],
             catalog: Some(Catalog {
@@ -135,7 +136,7 @@ impl AnyObject for WidgetObject {
                 projects: Vec::new(),
                 roles: Vec::new(),
                 services: vec![CatalogService {
-                    service_type: "widget".to_owned(),
+                    service_type: service,
                     name: "widget".to_owned(),
                     description: "Widgets".to_owned(),
                     region: identity.region.clone(),
@@ -145,7 +146,7 @@ impl AnyObject for WidgetObject {
                     }],
                 }],
                 users: vec![IdentityUser {
-                    name: "widget".to_owned(),
+                    name: user,
                     password: SecretKey::new(format!("{instance}-user"), "password"),
                     project: "service".to_owned(),
                     roles: vec!["admin".to_owned()],

@@ -161,6 +161,19 @@ fn a_disabled_service_is_deleted_with_its_objects() {
 }
 
 #[test]
+fn a_volume_is_deleted_with_its_service_and_not_with_its_backend() {
+    let volume = json!({ "pvc": { "deletionPolicy": "Delete" } });
+    let live = running(&json!({ "glance": { "storage": volume } }));
+    let claims = |spec: &Value| -> Vec<Change> {
+        let changes = found(spec, &live).into_iter();
+        changes.filter(|change| change.key.kind == PERSISTENT_VOLUME_CLAIM).collect()
+    };
+    let swift = json!({ "glance": { "storage": { "backend": "swift" } } });
+    assert_eq!(titles(&claims(&swift)), Vec::<String>::new());
+    assert_eq!(claims(&json!({ "glance": { "enabled": false } })).len(), 1);
+}
+
+#[test]
 fn a_task_that_depends_on_a_password_is_compared_by_its_container() {
     let mut live = running(&json!({}));
     let mut jobs = live.objects.iter_mut().filter(|(key, _)| key.name == "cloud-keystone-bootstrap");

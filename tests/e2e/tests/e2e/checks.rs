@@ -100,6 +100,10 @@ fn day_two() -> Stages {
             &suite.cloud
         )),
         check!("tokens_outlive_key_rotation", |suite| rotation::rotates_keys(&suite.cloud, &suite.client)),
+        check!("a_second_keystone_on_the_same_database_is_refused", |suite| external::refuses_a_rival(
+            &suite.cloud,
+            &suite.client
+        )),
         check!("services_of_another_namespace_use_the_cloud", |suite| external::serves_another_namespace(
             &suite.cloud,
             &suite.client

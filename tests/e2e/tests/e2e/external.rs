@@ -23,25 +23,37 @@ const GLANCE: &str = "second-glance";
 const PLACEMENT: &str = "second-placement";
 const DATABASE_SECRET: &str = "-login";
 const ADMINISTRATOR: &str = "keystone-administrator";
+const USER: &str = "glance-user";
 const APPLICATION_CREDENTIAL: &str = "placement-application-credential";
+/// A second Keystone on the database server of the cloud.
+const RIVAL: &str = "rival";
 
-/// Creates a user of project `service` with an application credential, as an administrator of the cloud does.
-const CREATE_APPLICATION_CREDENTIAL: &str = r#"import json, secrets
+/// Creates users of project `service`, one with an application credential, as an administrator of the cloud does. The
+/// cloud's own services have users with their default names.
+const CREATE_USERS: &str = r#"import json, secrets
 import openstack
 
 administrator = openstack.connect()
-password = secrets.token_hex(16)
 project = administrator.identity.find_project("service", ignore_missing=False)
-user = administrator.identity.create_user(
-    name="second-placement", password=password, default_project_id=project.id)
-for name in ("admin", "service"):
-    role = administrator.identity.find_role(name, ignore_missing=False)
-    administrator.identity.assign_project_role_to_user(project, user, role)
+
+def create(name):
+    password = secrets.token_hex(16)
+    user = administrator.identity.create_user(name=name, password=password, default_project_id=project.id)
+    for role in ("admin", "service"):
+        role = administrator.identity.find_role(role, ignore_missing=False)
+        administrator.identity.assign_project_role_to_user(project, user, role)
+    return user, password
+
+glance, glance_password = create("second-glance")
+user, password = create("second-placement")
 own = openstack.connect(load_yaml_config=False, load_envvars=False, auth={
     "auth_url": administrator.config.auth["auth_url"], "username": user.name, "password": password,
     "project_name": "service", "user_domain_id": "default", "project_domain_id": "default"})
 credential = own.identity.create_application_credential(user, "second-placement")
-print(json.dumps({"application_credential_id": credential.id, "application_credential_secret": credential.secret}))
+print(json.dumps({
+    "glance-user": {"username": glance.name, "password": glance_password},
+    "placement-application-credential": {
+        "application_credential_id": credential.id, "application_credential_secret": credential.secret}}))
 "#;
 
 /// Runs Glance and Placement with the database server and the Keystone of a cloud.
@@ -68,6 +80,33 @@ pub(crate) async fn serves_another_namespace(cloud: &Cloud, client: &Client) -> 
         .await
 }
 
+/// A second Keystone with the database of the cloud's Keystone is Stalled, and its deletion touches nothing.
+pub(crate) async fn refuses_a_rival(cloud: &Cloud, client: &Client) -> Result<()> {
+    let keystones = cloud.keystones();
+    let resource = ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk("openstack.k8s.io", "v1alpha1", "Keystone"),
+        "keystones",
+    );
+    let spec = json!({ "database": {
+        "clusterRef": { "name": cloud.part("mariadb") }, "deletionPolicy": "Delete",
+    } });
+    let object = DynamicObject::new(RIVAL, &resource).data(json!({ "spec": spec }));
+    keystones.create(&PostParams::default(), &object).await.context("failed to create the rival")?;
+    let owner = format!("belongs to Keystone {}/{}", cloud.namespace, cloud.part("keystone"));
+    let is_refused = |object: &DynamicObject| {
+        let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
+        conditions.into_iter().flatten().any(|condition| {
+            condition["type"] == "Stalled"
+                && condition["status"] == "True"
+                && condition["message"].as_str().is_some_and(|message| message.contains(&owner))
+        })
+    };
+    let refused = await_condition(&keystones, RIVAL, "to be Stalled", STEP, is_refused).await?;
+    keystones.delete(RIVAL, &DeleteParams::default()).await?;
+    await_deletion(&keystones, RIVAL, refused.metadata.uid.as_deref(), STEP).await?;
+    client.proves("keystone").await
+}
+
 struct Services<'a> {
     /// Namespace of the cloud.
     sandbox: &'a Sandbox,
@@ -86,10 +125,12 @@ impl Services<'_> {
             let login = [("username", database(name)), ("password", password), ("host", host)];
             self.create_secret(&format!("{name}{DATABASE_SECRET}"), login).await?;
         }
-        let text = self.client.python(CREATE_APPLICATION_CREDENTIAL, &[]).await?;
-        let credential: BTreeMap<String, String> =
-            serde_json::from_str(text.trim()).ok().context("the client printed no application credential")?;
-        self.create_secret(APPLICATION_CREDENTIAL, credential).await?;
+        let text = self.client.python(CREATE_USERS, &[]).await?;
+        let mut logins: BTreeMap<String, BTreeMap<String, String>> =
+            serde_json::from_str(text.trim()).ok().context("the client printed no credentials")?;
+        for name in [USER, APPLICATION_CREDENTIAL] {
+            self.create_secret(name, logins.remove(name).unwrap_or_default()).await?;
+        }
         let name = self.cloud.part("keystone-admin");
         let secret = self.sandbox.api::<Secret>().get(&name).await?;
         let password = secret.data.and_then(|mut data| data.remove("password"));
@@ -138,6 +179,7 @@ impl Services<'_> {
                 "authUrl": self.authentication_url(),
                 "region": REGION,
                 "adminSecretRef": { "name": ADMINISTRATOR },
+                "secretRef": { "name": USER },
             },
             "storage": { "pvc": { "size": "1Gi" } },
         })

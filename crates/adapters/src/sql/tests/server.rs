@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::testing::OWNER;
+
 /// State of the fake server.
 #[derive(Clone, Copy)]
 pub(super) struct Facts {
@@ -13,6 +15,10 @@ pub(super) struct Facts {
     /// The user, if it exists.
     pub(super) user: Option<&'static str>,
     pub(super) grant: &'static str,
+    /// Owner of the database and of the user.
+    pub(super) owner: Option<&'static str>,
+    /// The table of owners exists only after it is created.
+    pub(super) missing_table: bool,
     /// User whose login is denied.
     pub(super) denied_user: Option<&'static str>,
     /// Rejects every write with an error that quotes it.
@@ -22,15 +28,24 @@ pub(super) struct Facts {
 impl Default for Facts {
     fn default() -> Self {
         let grant = "GRANT USAGE ON *.* TO `cloud-api`@`%`";
-        Self { character_set: None, user: None, grant, denied_user: None, rejects_writes: false }
+        Self {
+            character_set: None,
+            user: None,
+            grant,
+            owner: None,
+            missing_table: false,
+            denied_user: None,
+            rejects_writes: false,
+        }
     }
 }
 
 impl Facts {
-    /// Database, user and privileges exist.
+    /// Database, user and privileges exist and have an owner.
     pub(super) fn complete() -> Self {
         let grant = r"GRANT ALL PRIVILEGES ON `cloud\_api`.* TO `cloud-api`@`%`";
-        Self { character_set: Some("utf8mb3"), user: Some("cloud-api"), grant, ..Self::default() }
+        let (character_set, user) = (Some("utf8mb3"), Some("cloud-api"));
+        Self { character_set, user, grant, owner: Some(OWNER), ..Self::default() }
     }
 }
 
@@ -102,7 +117,16 @@ impl Peer {
 
     async fn answer(&mut self, statement: &str) -> std::io::Result<()> {
         let facts = self.facts;
-        if statement.contains("information_schema.SCHEMATA") {
+        let is_created = || {
+            let received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
+            received.iter().any(|statement| statement.starts_with("CREATE TABLE"))
+        };
+        let uses_owners = statement.contains("`owners`") && !statement.starts_with("CREATE");
+        if uses_owners && facts.missing_table && !is_created() {
+            self.error(1146, "Table 'openstack_operator.owners' doesn't exist").await
+        } else if statement.starts_with("SELECT owner") {
+            self.rows(1, facts.owner.as_slice()).await
+        } else if statement.contains("information_schema.SCHEMATA") {
             self.rows(1, facts.character_set.as_slice()).await
         } else if statement.contains("mysql.user") {
             self.rows(1, facts.user.as_slice()).await
