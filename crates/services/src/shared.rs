@@ -230,7 +230,7 @@ pub(crate) fn owner<K>(context: &Context<'_, K>, kind: Kind) -> Variable {
 pub(crate) const CLAIMED_NODES: &str = "claimed-nodes";
 
 pub(crate) fn claimed_nodes<K>(context: &Context<'_, K>) -> String {
-    context.inputs.claimed.iter().map(|node| format!("{node}\n")).collect()
+    context.inputs.claimed.iter().flat_map(|node| [node.as_str(), "\n"]).collect()
 }
 
 /// Scheduling of pods on nodes. Defaults to nodes with the label of compute nodes.

@@ -12,7 +12,7 @@ use crate::api_server::ApiServer;
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/NAMESPACE/deployments";
 const PODS: &str = "/api/v1/namespaces/NAMESPACE/pods";
 /// Longer than the interval at which the operator looks for other installations.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The operator, stopped at the end of the test.
 struct Operator {
