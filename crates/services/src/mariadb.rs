@@ -243,6 +243,8 @@ fn configuration(context: &Context<'_, MariaDB>) -> Result<String, Invalid> {
                 ("wsrep_provider", "/usr/lib/galera/libgalera_smm.so"),
                 ("wsrep_slave_threads", "4"),
                 ("wsrep_retry_autocommit", "3"),
+                // A member that cannot apply a change of a schema leaves the cluster. By default it continues without.
+                ("wsrep_ignore_apply_errors", "0"),
                 ("wsrep_sst_method", "mariabackup"),
                 ("wsrep_sst_auth", "mysql:"),
                 // Without this mode a donor applies changes of schemas while its files are copied (MDEV-33211): the copy

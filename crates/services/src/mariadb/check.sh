@@ -3,7 +3,11 @@ set -eu
 settings=/etc/openstack/mariadb.cnf
 case $1 in
 alive)
-    [ -e /var/lib/mysql/sst_in_progress ] || exec mariadb-admin --defaults-file="$settings" --silent ping
+    if [ -e /var/lib/mysql/sst_in_progress ]; then exit 0; fi
+    mariadb-admin --defaults-file="$settings" --silent ping
+    # The others have excluded a member that could not apply a change. It returns with a full copy after a restart only.
+    ! timeout 5 mariadb --defaults-file="$settings" -N -e "SHOW STATUS LIKE 'wsrep_local_state_comment'" 2>/dev/null |
+        grep -q Inconsistent
     ;;
 ready)
     # A donor is ready as well: mariadb-backup does not block it.

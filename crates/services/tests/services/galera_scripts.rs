@@ -190,5 +190,23 @@ fn a_full_copy_contains_the_changes_of_schemas_up_to_its_position() {
         let lines: Vec<&str> = settings.lines().collect();
         let copies = ["wsrep_sst_method = mariabackup", "wsrep_mode = BF_ABORT_MARIABACKUP"];
         assert!(copies.iter().all(|line| lines.contains(line)), "{title}: {settings}");
+        assert!(lines.contains(&"wsrep_ignore_apply_errors = 0"), "{title}: no error is ignored: {settings}");
     }
+}
+
+#[test]
+fn a_member_that_the_others_excluded_restarts() {
+    let sandbox = crashed("galera-inconsistent", "mariadb-minimal");
+    sandbox.program("mariadb-admin", "");
+    let alive = |answer: &str| {
+        sandbox.program("mariadb", answer);
+        sandbox.run("check.sh", &["alive"], &[]).status.success()
+    };
+    assert!(alive("printf 'wsrep_local_state_comment\\tSynced\\n'"));
+    assert!(alive("printf 'wsrep_local_state_comment\\tDonor/Desynced\\n'"));
+    assert!(
+        alive("echo 'ERROR 1040 (08004): Too many connections' >&2; exit 1"),
+        "a busy server must not restart"
+    );
+    assert!(!alive("printf 'wsrep_local_state_comment\\tInconsistent\\n'"));
 }
