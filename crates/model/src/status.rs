@@ -1,5 +1,7 @@
 //! Status of all kinds.
 
+mod effect;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -9,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::common::Reference;
 use crate::image::Family;
 use crate::service::Invalid;
+pub use effect::{Effect, EffectKind};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -325,70 +328,6 @@ pub struct CellServer {
 
 fn messaging_port() -> u16 {
     5672
-}
-
-/// Resource outside of Kubernetes that belongs to the object.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Effect {
-    /// Kind of the resource.
-    #[serde(rename = "what")]
-    pub kind: EffectKind,
-    /// Object that hosts the resource, or the administrator's Secret of an existing server.
-    pub provider: Reference,
-    /// Address of an existing server that no object manages.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub address: Option<String>,
-    /// Region of a catalog entry. Unset for all regions.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub region: Option<String>,
-    /// Name of the resource.
-    pub name: String,
-    /// Whether the resource is kept when the object is deleted.
-    #[serde(default)]
-    pub retained: bool,
-    /// Whether the operator has not confirmed yet that the resource belongs to the object. Until then the object only
-    /// uses a resource that does not exist or carries its name.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub pending: bool,
-}
-
-impl Effect {
-    /// Whether both are records of the same resource. An older record without a region covers all regions.
-    pub fn covers(&self, other: &Self) -> bool {
-        let is_in_region = self.region.is_none() || self.region == other.region;
-        self.kind == other.kind && self.provider == other.provider && self.name == other.name && is_in_region
-    }
-
-    /// Whether both records are equal, except for their confirmation.
-    pub fn matches(&self, other: &Self) -> bool {
-        Self { pending: other.pending, ..self.clone() } == *other
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-pub enum EffectKind {
-    Database,
-    DatabaseUser,
-    MessagingHost,
-    MessagingUser,
-    /// A service with all its endpoints, named by its type.
-    CatalogService,
-    IdentityUser,
-}
-
-impl EffectKind {
-    /// The kind in messages.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Database => "database",
-            Self::DatabaseUser => "database user",
-            Self::MessagingHost => "virtual host",
-            Self::MessagingUser => "message bus user",
-            Self::CatalogService => "catalog service",
-            Self::IdentityUser => "identity user",
-        }
-    }
 }
 
 /// Object that does not respond.
