@@ -93,13 +93,16 @@ fn commands(directories: &Directories, addresses: &Addresses) -> Result<[(&'stat
             services = addresses.service_range,
         ),
     );
+    // Services send requests to the pods of a lost node for as long as it counts as ready: 50 s by default. docs/install.md
+    // recommends the same.
     let controller_manager = component(
         "kube-controller-manager",
         format!(
             "--kubeconfig {pki}/controller-manager.kubeconfig --bind-address {host} \
              --service-account-private-key-file {pki}/service-account.key --root-ca-file {pki}/ca.crt \
              --cluster-signing-cert-file {pki}/ca.crt --cluster-signing-key-file {pki}/ca.key \
-             --use-service-account-credentials --leader-elect=false"
+             --use-service-account-credentials --leader-elect=false \
+             --node-monitor-grace-period=20s --node-monitor-period=2s"
         ),
     );
     let scheduler = component(

@@ -262,6 +262,8 @@ failSwapOn: false
 imageGCHighThresholdPercent: 100
 maxOpenFiles: 20000
 maxPods: 250
+# Renews the lease of the node every five seconds.
+nodeLeaseDurationSeconds: 20
 oomScoreAdj: 0
 serializeImagePulls: false
 syncFrequency: 10s

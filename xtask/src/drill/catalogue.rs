@@ -19,7 +19,7 @@ const API_SERVER_OUTAGE: u64 = 180;
 
 /// Every fault alone, then every fault during which the operator is killed.
 pub(super) fn all() -> Vec<Fault> {
-    let mut faults: Vec<Fault> = Quorum::ALL.into_iter().flat_map(kills).collect();
+    let mut faults = alternate(Quorum::ALL.map(kills));
     faults.extend([1, 2, 3].map(|number| power(&format!("power-node{number}"), Nodes::Number(number))));
     faults.push(power("power-writer", Nodes::Writer));
     faults.extend([power_of_all(), drain_and_power(), partition()]);
@@ -28,6 +28,20 @@ pub(super) fn all() -> Vec<Fault> {
     let with_operator: Vec<Fault> = faults.iter().map(Fault::with_operator_killed).collect();
     faults.extend(with_operator);
     faults
+}
+
+/// The first of each, then the second of each, and so on: the kubelet delays the restart of a container that has crashed
+/// within the last ten minutes, and the delay doubles with every crash.
+fn alternate<const N: usize>(kinds: [Vec<Fault>; N]) -> Vec<Fault> {
+    let mut kinds = kinds.map(Vec::into_iter);
+    let mut faults = Vec::new();
+    loop {
+        let before = faults.len();
+        faults.extend(kinds.iter_mut().filter_map(Iterator::next));
+        if faults.len() == before {
+            return faults;
+        }
+    }
 }
 
 /// The faults of these names, in the order of the catalogue; without names all of them.
@@ -264,6 +278,13 @@ mod tests {
         let all = all();
         let names: BTreeSet<&str> = all.iter().map(|fault| fault.name.as_str()).collect();
         assert_eq!(names.len(), all.len());
+    }
+
+    #[test]
+    fn faults_of_one_cluster_do_not_follow_each_other() {
+        let kills: Vec<String> = all().into_iter().take(24).map(|fault| fault.name).collect();
+        assert_eq!(&kills[..5], ["mariadb-0", "rabbitmq-0", "ovn-nb-0", "ovn-sb-0", "mariadb-1"]);
+        assert_eq!(kills[23], "ovn-sb-twice");
     }
 
     #[test]

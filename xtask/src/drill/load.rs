@@ -232,6 +232,27 @@ mod tests {
         Ok(())
     }
 
+    /// Seen: after the loss of a node, one of a hundred connections to the Gateway reached a pod that was gone.
+    #[test]
+    fn a_query_survives_a_failed_connection_and_a_stream_counts_it() -> Result<()> {
+        let check = "
+attempts = iter(range(9))
+def connect(connection):
+    if next(attempts) < 2:
+        raise OSError(113, 'No route to host')
+http.client.HTTPConnection.connect = connect
+settings = dict.fromkeys(['gateway', 'domain', 'services', 'username', 'passwordFile'], '')
+try:
+    Cloud(settings).connect()
+    sys.exit('a stream connects again')
+except Failure:
+    assert Cloud(settings, QUERY_CONNECTIONS).connect()
+";
+        let program = PROGRAM.replace("__name__ ==", "None ==");
+        output(Command::new("python3").arg("-c").arg(program + check))?;
+        Ok(())
+    }
+
     #[test]
     fn the_program_reads_the_settings_that_it_gets() {
         let settings = [

@@ -1,6 +1,8 @@
 # Starts one member of the Galera cluster: it joins members that serve, or bootstraps the cluster if instructed.
 set -eu
 . /etc/openstack/report.sh
+# The kernel discards signals that the first process of a container does not handle.
+trap 'exit 143' TERM
 
 live=/etc/openstack/live
 # Survivors of a crash need this time to notice that they lost the quorum.
@@ -70,10 +72,29 @@ run() {
     # With its position, the cluster keeps its UUID, and a member receives only the transactions that it misses.
     if [ -n "$uuid" ]; then set -- "$@" --wsrep-start-position="$uuid:$sequence"; fi
     prepare_administrator &
-    unset ROOT_PASSWORD
     addresses=$(printf '%s' "$hosts" | tr -s ' \n' ',')
-    exec mariadbd --defaults-file="$settings" --wsrep-node-address="$POD_IP" --wsrep-node-name="$POD_NAME" \
-        --wsrep-cluster-address="gcomm://$addresses" "$@"
+    env --unset=ROOT_PASSWORD mariadbd --defaults-file="$settings" --wsrep-node-address="$POD_IP" \
+        --wsrep-node-name="$POD_NAME" --wsrep-cluster-address="gcomm://$addresses" "$@" &
+    server=$!
+    stops=no
+    trap 'stops=yes; kill "$server"' TERM
+    # A signal ends a wait before the server ends.
+    while [ -e "/proc/$server" ]; do
+        code=0
+        wait "$server" || code=$?
+    done
+    trap 'exit 143' TERM
+    if [ "$stops" = no ]; then report_crash; fi
+    exit "$code"
+}
+
+# Reports with the end of the container, so that a crash costs one restart and not two: the kubelet delays repeated ones.
+report_crash() {
+    sleep "$suspect_seconds" &
+    suspicion=$!
+    find_position
+    wait "$suspicion"
+    write_report
 }
 
 # A donor is slow, so the member that receives all writes sends its data only if there is no other.

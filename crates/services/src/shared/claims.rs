@@ -29,7 +29,7 @@ const OPTIONS: &str = "charset=utf8&connect_timeout=5";
 /// A connection to a host without power would hang for 15 minutes, and with it the requests of users. No query of a
 /// service takes longer. A migration may, and the server completes it although its client has given up, so that the
 /// retry fails: tasks have no timeouts, and TCP keepalive ends their lost connections.
-const SERVICE_TIMEOUTS: &str = "&read_timeout=30&write_timeout=30";
+const SERVICE_TIMEOUTS: &str = "&read_timeout=15&write_timeout=15";
 
 /// A database of a service.
 pub(crate) struct DatabaseClaim<'a> {

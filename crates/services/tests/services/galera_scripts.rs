@@ -106,6 +106,39 @@ fn a_start_after_a_crash_reports_and_ends_and_its_ticket_is_for_the_next_one() {
     assert!(started(&sandbox).contains("--wsrep-start-position=12-34:57"));
 }
 
+/// A report with the end of the server, and not with that of another container, because the kubelet delays restarts.
+#[test]
+fn the_end_of_a_crashed_server_is_its_report() {
+    let sandbox = reported("galera-crash-report", "mariadb-rich", "50 12-34");
+    instruct(&sandbox, "t1");
+    sandbox.program(
+        "mariadbd",
+        &format!("{SERVER}\ncase \" $* \" in *' --wsrep-recover '*) ;; *) kill -9 $$ ;; esac"),
+    );
+    let output = start(&sandbox);
+    assert_eq!(output.status.code(), Some(137), "{}", errors(&output));
+    let ticket = sandbox.read("run/mysqld/ticket").trim().to_owned();
+    assert!(!ticket.is_empty() && ticket != "t1", "{ticket}");
+    let report = sandbox.read("dev/termination-log");
+    assert!(report.contains("\"sequence\":57") && report.contains(&ticket), "{report}");
+    assert!(sandbox.has("slept"), "survivors need time to notice");
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_stops_and_reports_nothing() {
+    let sandbox = reported("galera-stop", "mariadb-rich", "57 12-34");
+    instruct(&sandbox, "t1");
+    // The script that starts the server gets the signal, as the first process of the container.
+    let server = r#"trap 'echo stopped >"$root/stopped"; exit 0' TERM
+    kill $PPID
+    while :; do read -r -t 0.1 _ <> <(:) || :; done"#;
+    sandbox.program("mariadbd", server);
+    let output = start(&sandbox);
+    assert!(output.status.success(), "{}", errors(&output));
+    assert_eq!(sandbox.read("stopped"), "stopped\n");
+    assert!(!sandbox.has("run/mysqld/ticket") && !sandbox.has("dev/termination-log"));
+}
+
 #[test]
 fn a_member_that_was_killed_during_a_state_transfer_joins_without_a_position() {
     let sandbox = crashed("galera-transfer", "mariadb-rich");
