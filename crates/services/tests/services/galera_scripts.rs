@@ -125,7 +125,7 @@ fn the_end_of_a_crashed_server_is_its_report() {
 }
 
 #[test]
-fn a_server_that_is_told_to_stop_stops_and_reports_nothing() {
+fn a_server_that_gets_a_signal_stops_and_reports_nothing() {
     let sandbox = reported("galera-stop", "mariadb-rich", "57 12-34");
     instruct(&sandbox, "t1");
     // The script that starts the server gets the signal, as the first process of the container.
