@@ -19,7 +19,7 @@ use crate::work::Work;
 
 /// Registries cannot be watched.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
-/// A new cloud is not Ready before its first agent registers.
+/// A new cloud is not Ready before its first agent has registered and reports that it is up.
 const FIRST_POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum number of a node's holdings in the status.
 const MAX_HOLDINGS: usize = 20;
@@ -186,10 +186,30 @@ fn progress(rows: &[NodeStatus], lost: &[String]) -> Progress {
         .map(|(names, adjective)| node::describe(&names, adjective))
         .collect();
     if !parts.is_empty() {
-        let has_agents = rows.iter().any(|row| row.state != NodeState::Missing);
-        let interval = if has_agents { POLL_INTERVAL } else { FIRST_POLL_INTERVAL };
+        let is_used = rows.iter().any(|row| row.state == NodeState::Up);
+        let interval = if is_used { POLL_INTERVAL } else { FIRST_POLL_INTERVAL };
         return Progress::Waiting { message: parts.join("; "), after: Some(interval) };
     }
     let losses = lost.iter().map(|name| Progress::degraded(node::describe(&[name], NOT_READY)));
     losses.fold(Progress::Done, Progress::and)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_agent_is_noticed_soon_and_others_are_polled_rarely() {
+        let row =
+            |name: &str, state| NodeStatus { name: name.to_owned(), state, holds: Vec::new(), found: None };
+        let interval = |rows: &[NodeStatus]| match progress(rows, &[]) {
+            Progress::Waiting { after, .. } => after,
+            other => panic!("{other:?}"),
+        };
+        let (missing, down) = (row("a", NodeState::Missing), row("a", NodeState::Down));
+        assert_eq!(interval(&[missing.clone()]), Some(FIRST_POLL_INTERVAL));
+        // A hypervisor is down until its first report.
+        assert_eq!(interval(&[down]), Some(FIRST_POLL_INTERVAL));
+        assert_eq!(interval(&[missing, row("b", NodeState::Up)]), Some(POLL_INTERVAL));
+    }
 }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cloud::{Part, Presence};
 use crate::concern::IdentitySettings;
-use crate::inputs::{self, Input, Inputs, Link, Role};
+use crate::inputs::{self, Input, Inputs, Link, Needed, Role};
 use crate::program::Amounts;
 use crate::shared::{self, Account, Identity};
 use crate::template::ServiceReference;
@@ -93,7 +93,7 @@ impl Inputs for NovaComputeTemplate {
             Input::Service {
                 field: "nova",
                 kind: nova::KIND,
-                link: Link::UsesAndWaitsFor,
+                link: Link::Uses(Needed::Always),
                 reference: &mut self.nova.cluster_ref,
             },
             Input::Service {

@@ -101,8 +101,6 @@ pub enum Link {
     UsesIfEnabled,
     /// Some workloads wait until the other service is Ready.
     WaitsFor,
-    /// `Uses` and `WaitsFor`.
-    UsesAndWaitsFor,
 }
 
 impl Link {
@@ -111,14 +109,14 @@ impl Link {
     }
 
     fn waits(self) -> bool {
-        matches!(self, Self::WaitsFor | Self::UsesAndWaitsFor)
+        matches!(self, Self::WaitsFor)
     }
 
     /// Whether the cloud must have the other service.
     pub(crate) fn needed(self) -> Option<Needed> {
         match self {
             Self::Uses(needed) => Some(needed),
-            Self::WaitsFor | Self::UsesAndWaitsFor => Some(Needed::Always),
+            Self::WaitsFor => Some(Needed::Always),
             Self::UsesIfEnabled => None,
         }
     }

@@ -41,7 +41,7 @@ const HYPERVISORS: &str = r#"
 import json, openstack, sys, time
 login, count = json.load(sys.stdin)
 compute = openstack.connect(**login, user_domain_id="default", project_domain_id="default", interface="internal").compute
-while len(list(compute.hypervisors())) < count: time.sleep(0.5)
+while len([node for node in compute.hypervisors() if node.state == "up"]) < count: time.sleep(0.5)
 "#;
 
 impl Work<'_> {

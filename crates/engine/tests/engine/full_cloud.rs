@@ -108,6 +108,15 @@ async fn nova_compute_does_not_wait_for_public_routes() {
 }
 
 #[tokio::test]
+async fn nova_compute_starts_beside_nova() {
+    let world = new_cloud();
+    world.cluster.hold(JOB, "cloud-nova-db-sync");
+    converge(&world, &engine(&world)).await;
+    assert!(!exists(&world, DEPLOYMENT, "cloud-nova"));
+    assert!(exists(&world, DAEMON_SET, "cloud-compute-nova-compute"), "it waits for the conductor itself");
+}
+
+#[tokio::test]
 async fn nova_compute_first_starts_after_its_dependencies_and_is_always_updated_afterwards() {
     let world = new_cloud();
     let running = engine(&world);

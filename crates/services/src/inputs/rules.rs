@@ -45,10 +45,6 @@ fn rule(input: &Input<'_>) -> Option<ValidationRule> {
         Input::Service { field, kind, link: Link::Uses(needed), .. } => {
             required(field, *needed, &["clusterRef"], &format!("name {} in clusterRef", article(kind.kind)))
         }
-        Input::Service { field, kind, link: Link::UsesAndWaitsFor, .. } => {
-            let remedy = format!("name {} in clusterRef", article(kind.kind));
-            required(field, Needed::Always, &["clusterRef"], &remedy)
-        }
         Input::Service { link: Link::UsesIfEnabled | Link::WaitsFor, .. }
         | Input::Hostname { .. }
         | Input::Region { .. }

@@ -38,8 +38,27 @@ pub(super) struct Wanted<'a> {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 enum Report {
-    Empty { ticket: String },
-    Data { uuid: String, sequence: i64, safe: u8, ticket: String },
+    Empty {
+        ticket: String,
+    },
+    Data {
+        uuid: String,
+        sequence: i64,
+        safe: u8,
+        /// The others have excluded the member, because it could not apply a change.
+        #[serde(default)]
+        excluded: u8,
+        ticket: String,
+    },
+}
+
+/// How well the data of a member suits a bootstrap: data that all members agreed on first, then the newest, then that of a
+/// clean shutdown.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    agreed: bool,
+    sequence: i64,
+    safe: u8,
 }
 
 impl Report {
@@ -48,13 +67,13 @@ impl Report {
         ticket
     }
 
-    /// UUID and position. A member that never joined a cluster, or stopped during a state transfer, has none.
-    fn position(&self) -> Option<(&str, (i64, u8))> {
+    /// UUID and rank of the data. A member that never joined a cluster, or stopped during a state transfer, has none.
+    fn position(&self) -> Option<(&str, Rank)> {
         match self {
-            Self::Data { uuid, sequence, safe, .. }
+            Self::Data { uuid, sequence, safe, excluded, .. }
                 if uuid.chars().any(|digit| !matches!(digit, '0' | '-')) =>
             {
-                Some((uuid, (*sequence, *safe)))
+                Some((uuid, Rank { agreed: *excluded == 0, sequence: *sequence, safe: *safe }))
             }
             _ => None,
         }
@@ -265,7 +284,9 @@ fn restore_quorum(outage: &Outage<'_>, direction: &mut Direction) {
     let Some((best, newest)) = outage.survivors.iter().max_by_key(|(_, view)| view.committed) else { return };
     let positions = outage.reports.iter().filter_map(|(member, report)| Some((member, report.position()?)));
     let newer = positions
-        .filter(|(_, (uuid, (sequence, _)))| *uuid == newest.history && *sequence > newest.committed)
+        .filter(|(_, (uuid, rank))| {
+            *uuid == newest.history && rank.agreed && rank.sequence > newest.committed
+        })
         .map(|(member, _)| &member.name)
         .next();
     if let Some(newer) = newer {

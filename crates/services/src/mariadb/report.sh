@@ -6,9 +6,9 @@ settings=/etc/openstack/mariadb.cnf
 ticket_file=/run/mysqld/ticket
 position_file=/run/mysqld/position
 
-# Sets uuid, sequence and safe; uuid is empty if the volume has no position.
+# Sets uuid, sequence, safe and excluded; uuid is empty if the volume has no position.
 find_position() {
-    uuid='' sequence=-1 safe=0
+    uuid='' sequence=-1 safe=0 excluded=0
     if [ ! -d "$data/mysql" ] || [ -e "$data/.installing" ]; then return 0; fi
     # A member that was killed during a state transfer has incomplete data.
     if [ -e "$data/sst_in_progress" ]; then return 0; fi
@@ -18,6 +18,8 @@ find_position() {
     safe=$(sed -n 's/^safe_to_bootstrap: *//p' "$data/grastate.dat" 2>/dev/null || :)
     if [ -z "$sequence" ] || [ "$sequence" = -1 ]; then
         safe=0
+        # Galera records a UUID of zeros when the others exclude a member that could not apply a change.
+        case $uuid in '' | *[!0-]*) ;; *) excluded=1 ;; esac
         log=$(mktemp)
         # It joins no cluster, but does not start without a cluster address.
         if ! mariadbd --defaults-file="$settings" --wsrep-recover --wsrep-cluster-address=gcomm:// --skip-networking \
@@ -43,7 +45,7 @@ write_report() {
     if [ ! -d "$data/mysql" ] || [ -e "$data/.installing" ]; then
         printf '{"state":"empty","ticket":"%s"}\n' "$next" >/dev/termination-log
     else
-        printf '{"state":"data","uuid":"%s","sequence":%s,"safe":%s,"ticket":"%s"}\n' \
-            "$uuid" "$sequence" "$safe" "$next" >/dev/termination-log
+        printf '{"state":"data","uuid":"%s","sequence":%s,"safe":%s,"excluded":%s,"ticket":"%s"}\n' \
+            "$uuid" "$sequence" "$safe" "$excluded" "$next" >/dev/termination-log
     fi
 }

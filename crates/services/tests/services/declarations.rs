@@ -44,12 +44,10 @@ fn fill(inputs: Vec<Input<'_>>) -> Vec<Expected> {
             _ => continue,
         };
         *reference = Some(NameReference::new(name.as_str()));
-        if link != Some(Link::WaitsFor) {
-            expected.push(Expected::Object(kind, name.clone()));
-        }
-        if matches!(link, Some(Link::WaitsFor | Link::UsesAndWaitsFor)) {
-            expected.push(Expected::Later(kind, name));
-        }
+        expected.push(match link {
+            Some(Link::WaitsFor) => Expected::Later(kind, name),
+            _ => Expected::Object(kind, name),
+        });
     }
     expected
 }

@@ -97,7 +97,7 @@ fn a_start_after_a_crash_reports_and_ends_and_its_ticket_is_for_the_next_one() {
     assert_eq!(started(&sandbox), "");
     let ticket = sandbox.read("run/mysqld/ticket").trim().to_owned();
     let report = format!(
-        "{{\"state\":\"data\",\"uuid\":\"12-34\",\"sequence\":57,\"safe\":0,\"ticket\":\"{ticket}\"}}\n"
+        "{{\"state\":\"data\",\"uuid\":\"12-34\",\"sequence\":57,\"safe\":0,\"excluded\":0,\"ticket\":\"{ticket}\"}}\n"
     );
     assert_eq!(sandbox.read("dev/termination-log"), report);
     assert!(sandbox.read("slept").lines().count() >= 5, "survivors need time to notice");
@@ -225,6 +225,15 @@ fn a_full_copy_contains_the_changes_of_schemas_up_to_its_position() {
         assert!(copies.iter().all(|line| lines.contains(line)), "{title}: {settings}");
         assert!(lines.contains(&"wsrep_ignore_apply_errors = 0"), "{title}: no error is ignored: {settings}");
     }
+}
+
+#[test]
+fn a_member_that_the_others_excluded_reports_it() {
+    let sandbox = crashed("galera-excluded", "mariadb-rich");
+    sandbox.write("var/lib/mysql/grastate.dat", "uuid: 00000000-0000\nseqno: -1\nsafe_to_bootstrap: 0\n");
+    start(&sandbox);
+    let report = sandbox.read("dev/termination-log");
+    assert!(report.contains("\"uuid\":\"12-34\"") && report.contains("\"excluded\":1"), "{report}");
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn ticket(sandbox: &Sandbox) -> String {
 fn report(sandbox: &Sandbox, sequence: i64, safe: u8) -> String {
     let ticket = ticket(sandbox);
     format!(
-        "{{\"state\":\"data\",\"uuid\":\"12-34\",\"sequence\":{sequence},\"safe\":{safe},\"ticket\":\"{ticket}\"}}\n"
+        "{{\"state\":\"data\",\"uuid\":\"12-34\",\"sequence\":{sequence},\"safe\":{safe},\"excluded\":0,\"ticket\":\"{ticket}\"}}\n"
     )
 }
 

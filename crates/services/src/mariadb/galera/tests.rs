@@ -78,6 +78,18 @@ fn the_newest_data_wins_and_a_clean_shutdown_breaks_ties() {
 }
 
 #[test]
+fn the_data_of_an_excluded_member_is_the_last_choice() {
+    let excluded = data(9, 0).replace("\"safe\"", "\"excluded\":1,\"safe\"");
+    let members = [member(0, &excluded), member(1, &data(7, 0)), member(2, &data(7, 0))];
+    assert_eq!(ordered(&directed(3, &members, &formed())), Some(("db-1", "ticket-1")));
+    let members = [member(0, &excluded), member(1, EMPTY), member(2, EMPTY)];
+    assert_eq!(ordered(&directed(3, &members, &formed())), Some(("db-0", "ticket-0")));
+    let members = [member(0, &excluded), running(1, survivor(8)), running(2, survivor(8))];
+    let direction = directed(3, &members, &formed());
+    assert!(matches!(&direction.commands[..], [Command::RestoreQuorum { .. }]), "{:?}", direction.commands);
+}
+
+#[test]
 fn a_member_with_data_wins_over_empty_ones() {
     let members = [member(0, EMPTY), member(1, &data(1, 0)), member(2, EMPTY)];
     assert_eq!(ordered(&directed(3, &members, &BTreeMap::new())), Some(("db-1", "ticket-1")));
