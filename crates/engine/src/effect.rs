@@ -9,10 +9,7 @@ use openstack_operator_model::status::{DatabaseServer, Effect, EffectKind, Ident
 use crate::claim::Refusal;
 use crate::engine::{Engine, Key};
 use crate::gather::Gathered;
-use crate::ports::{
-    BusGrant, BusServer, IdentityAccount, IdentityEntries, IdentityLogin, IdentityService, Login, PortError,
-    PortResult, SqlServer,
-};
+use crate::ports::{BusGrant, BusServer, IdentityLogin, Login, PortError, PortResult, SqlServer};
 use crate::work::Work;
 
 impl Engine {
@@ -110,50 +107,6 @@ impl Engine {
             tracing::info!(virtual_host, "updated virtual host and user");
         }
         Ok(Progress::Done)
-    }
-
-    pub(crate) async fn ensure_catalog(
-        &self,
-        catalog: &Catalog,
-        gathered: &Gathered,
-        work: &Work,
-    ) -> PortResult<Progress> {
-        let (namespace, provider) = (&work.key.namespace, &catalog.provider);
-        if gathered.unavailable.contains(provider) {
-            return Ok(not_available(provider));
-        }
-        let Some(login) = self.identity_login(namespace, &catalog.server).await? else {
-            let secret = catalog.server.secret.as_deref().unwrap_or_default();
-            return Ok(Progress::waiting(incomplete_secret(secret)));
-        };
-        let services = catalog.services.iter().map(|entry| IdentityService {
-            claim: work.claim(EffectKind::CatalogService, provider, &entry.service_type),
-            entry: entry.clone(),
-        });
-        let mut entries = IdentityEntries {
-            projects: catalog.projects.clone(),
-            roles: catalog.roles.clone(),
-            services: services.collect(),
-            users: Vec::new(),
-        };
-        for user in &catalog.users {
-            let Some(password) = self.secret_value(namespace, &user.password).await? else {
-                return Ok(Progress::waiting(incomplete_secret(&user.password.secret)));
-            };
-            entries.users.push(IdentityAccount {
-                claim: work.claim(EffectKind::IdentityUser, provider, &user.name),
-                login: Login { username: user.name.clone(), password },
-                project: user.project.clone(),
-                roles: user.roles.clone(),
-            });
-        }
-        let ensured = self.ports.identity.ensure(&login, &entries).await.map(|wrote| {
-            if wrote {
-                tracing::info!("updated the service catalog");
-            }
-            Progress::Done
-        });
-        stalled_if_refused(&work.key, provider, ensured)
     }
 
     pub(crate) async fn sql_server(

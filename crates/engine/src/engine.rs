@@ -14,6 +14,7 @@ use openstack_operator_model::service::{AnyService, Invalid, Site};
 use crate::intent::AppliedIntents;
 use crate::node_claim::Reservations;
 use crate::ports::{PortError, Ports};
+use crate::registration::Registrations;
 use crate::route::NeedIndex;
 
 /// Finalizer of every object: the operator removes external resources before Kubernetes deletes the object.
@@ -88,6 +89,7 @@ pub struct Engine {
     pub needs: NeedIndex,
     pub(crate) applied: AppliedIntents,
     pub(crate) reservations: Reservations,
+    pub(crate) registrations: Registrations,
 }
 
 impl Engine {
@@ -99,6 +101,7 @@ impl Engine {
             needs: NeedIndex::default(),
             applied: AppliedIntents::default(),
             reservations: Reservations::default(),
+            registrations: Registrations::default(),
         }
     }
 

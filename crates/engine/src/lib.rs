@@ -19,6 +19,7 @@ mod prune;
 pub mod queue;
 mod reconcile;
 mod record;
+mod registration;
 mod report;
 mod roster;
 pub mod route;

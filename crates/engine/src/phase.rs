@@ -1,24 +1,20 @@
 //! Applies the manifests of an object phase by phase, and stops at the first phase that is not done.
 
-use jiff::SignedDuration;
 use kube::core::DynamicObject;
 use openstack_operator_model::assess;
 use openstack_operator_model::condition::{ConditionType, Progress};
-use openstack_operator_model::kind::{CONTROLLERS, JOB};
-use openstack_operator_model::lower::{Manifest, Manifests, PHASES, Phase, task};
-use openstack_operator_model::plan::{Plan, TaskStage};
+use openstack_operator_model::kind::CONTROLLERS;
+use openstack_operator_model::lower::{Manifest, Manifests, PHASES, Phase};
+use openstack_operator_model::plan::Plan;
 use openstack_operator_model::service::{AnyObject, AnyService};
 use serde_json::Value;
 
-use crate::apply::{Applied, completed_at, to_json};
+use crate::apply::{Applied, to_json};
 use crate::engine::{Engine, Key, Stop};
 use crate::gather::Gathered;
-use crate::ports::{PortError, PortResult};
-use crate::reconcile::progress_or_failure;
+use crate::ports::PortResult;
+use crate::registration::Registration;
 use crate::work::{Work, service_row};
-
-/// Minimum time between two runs of a bootstrap task for the same reason.
-const REPETITION_INTERVAL: SignedDuration = SignedDuration::from_mins(5);
 
 /// An object with its plan and manifests.
 pub(crate) struct Planned<'a> {
@@ -126,7 +122,7 @@ impl Engine {
         &self,
         planned: &Planned<'_>,
         list: &[Manifest],
-        registration: Option<&Progress>,
+        registration: Option<&Registration>,
         work: &mut Work,
     ) -> Result<Progress, Stop> {
         let mut items = Vec::new();
@@ -193,51 +189,6 @@ impl Engine {
         Ok(progress)
     }
 
-    /// Registers the object in the catalog before its pods start; not for the identity service itself.
-    async fn register_before_start(&self, planned: &Planned<'_>, work: &Work) -> Option<Progress> {
-        let catalog = planned.plan.catalog.as_ref()?;
-        if planned.key.matches(&catalog.provider) || work.is_stopped() {
-            return None;
-        }
-        Some(progress_or_failure(self.ensure_catalog(catalog, planned.gathered, work).await))
-    }
-
-    /// Reports the registration. The identity service registers itself here, once it is exposed.
-    async fn register(&self, planned: &Planned<'_>, early: Option<Progress>, work: &mut Work) {
-        let Some(catalog) = &planned.plan.catalog else { return };
-        let progress = match early {
-            Some(progress) => progress,
-            None if work.is_stopped() => Progress::NotReached,
-            None => match self.ensure_catalog(catalog, planned.gathered, work).await {
-                Err(error @ PortError::LoginRejected { .. }) => {
-                    progress_or_failure(self.repeat_bootstrap(planned, error).await)
-                }
-                result => progress_or_failure(result),
-            },
-        };
-        work.record(ConditionType::Registered, progress);
-    }
-
-    /// Repeats the bootstrap tasks of an identity service that rejects its administrator, because they set the password
-    /// of the Secret again. A task that has just run is not repeated.
-    async fn repeat_bootstrap(&self, planned: &Planned<'_>, rejection: PortError) -> PortResult<Progress> {
-        let namespace = &planned.key.namespace;
-        for task in planned.plan.tasks.iter().filter(|task| task.stage == TaskStage::Bootstrap) {
-            let name = task::job_name(&planned.key.name, task);
-            let Some(job) = self.ports.cluster.get(JOB, namespace, &name).await? else { continue };
-            let age = completed_at(&job.data).map(|at| at.duration_until(self.ports.environment.now()));
-            if age.is_some_and(|age| age >= REPETITION_INTERVAL) {
-                let uid = job.metadata.uid.as_deref().unwrap_or_default();
-                self.ports.cluster.delete(JOB, namespace, &name, uid).await?;
-                tracing::info!(job = name, "the administrator's login is rejected; repeating the task");
-                let message =
-                    format!("the administrator's login is rejected: the operator repeats Job {name}");
-                return Ok(Progress::waiting(message));
-            }
-        }
-        Err(rejection)
-    }
-
     /// Why a workload must not start for the first time: it cannot use an object that it depends on, or its user is not
     /// registered yet. A worker that starts without its user retries only after minutes; an API uses it with the first
     /// request, which comes after the registration. Running workloads are always updated.
@@ -245,7 +196,7 @@ impl Engine {
         &self,
         planned: &Planned<'_>,
         manifest: &Manifest,
-        registration: Option<&Progress>,
+        registration: Option<&Registration>,
     ) -> PortResult<Option<Progress>> {
         if !CONTROLLERS.contains(&manifest.kind) {
             return Ok(None);
@@ -255,7 +206,7 @@ impl Engine {
         let is_worker = workload.services.is_empty();
         let reason = match (unusable, registration) {
             (Some(unusable), _) => format!("{} {}", unusable.kind, unusable.name),
-            (None, Some(progress)) if is_worker && *progress != Progress::Done => {
+            (None, Some(registration)) if is_worker && registration.progress != Progress::Done => {
                 "the registration of its service user".to_owned()
             }
             _ => return Ok(None),

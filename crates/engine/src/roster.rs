@@ -207,7 +207,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let (missing, down) = (row("a", NodeState::Missing), row("a", NodeState::Down));
-        assert_eq!(interval(&[missing.clone()]), Some(FIRST_POLL_INTERVAL));
+        assert_eq!(interval(std::slice::from_ref(&missing)), Some(FIRST_POLL_INTERVAL));
         // A hypervisor is down until its first report.
         assert_eq!(interval(&[down]), Some(FIRST_POLL_INTERVAL));
         assert_eq!(interval(&[missing, row("b", NodeState::Up)]), Some(POLL_INTERVAL));

@@ -1,8 +1,8 @@
 //! A cloud with all default services: start-up order and dependencies.
 
-use openstack_operator_model::kind::{
-    CONFIG_MAP, DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, SERVICE, STATEFUL_SET,
-};
+use std::time::Duration;
+
+use openstack_operator_model::kind::{CONFIG_MAP, DAEMON_SET, DEPLOYMENT, JOB, SERVICE, STATEFUL_SET};
 use openstack_operator_services::cloud::Presence;
 use openstack_operator_services::{
     PARTS, compute, control_plane, glance, keystone, neutron, nova, ovn, placement,
@@ -11,6 +11,8 @@ use openstack_operator_testkit::World;
 use serde_json::{Value, json};
 
 use crate::driver::{NAMESPACE, condition, converge, engine, full_object, get, is_ready, world, writes};
+
+const IDENTITY: &str = "http://cloud-keystone.openstack.svc:5000/v3";
 
 fn new_cloud() -> World {
     let world = world();
@@ -73,6 +75,33 @@ async fn services_register_only_after_keystone_is_bootstrapped() {
     assert_eq!(message, "Keystone cloud-keystone is not available");
 }
 
+/// A check costs Keystone the hash of a password, and the start of a cloud causes dozens of reconciles.
+#[tokio::test]
+async fn a_registration_is_checked_once_per_minute_while_the_object_starts_and_always_afterwards() {
+    let world = new_cloud();
+    let running = engine(&world);
+    world.cluster.hold(DEPLOYMENT, "cloud-glance");
+    converge(&world, &running).await;
+    assert_eq!(condition(&world, glance::KIND, "cloud-glance", "Registered").0, "True");
+    let has_user = || world.identity.state(IDENTITY).users.contains_key("glance");
+    let delete_user = || {
+        world.identity.edit(IDENTITY, |state| {
+            state.users.remove("glance");
+        });
+    };
+    delete_user();
+    converge(&world, &running).await;
+    assert!(!has_user(), "it was checked a moment ago");
+    world.environment.advance(Duration::from_mins(1));
+    converge(&world, &running).await;
+    assert!(has_user());
+    world.cluster.release(DEPLOYMENT, "cloud-glance");
+    converge(&world, &running).await;
+    delete_user();
+    converge(&world, &running).await;
+    assert!(has_user(), "nothing else is left to do");
+}
+
 #[tokio::test]
 async fn a_change_rolls_out_while_keystone_is_down() {
     let world = new_cloud();
@@ -93,18 +122,6 @@ async fn a_change_rolls_out_while_keystone_is_down() {
     let name = changed.unwrap()["metadata"]["name"].as_str().unwrap();
     assert!(template.contains(name), "the pods do not use the new configuration");
     assert!(!is_ready(&world, glance::KIND, "cloud-glance"), "its user cannot be checked");
-}
-
-#[tokio::test]
-async fn nova_compute_does_not_wait_for_public_routes() {
-    let world = world();
-    let gateway = json!({ "gatewayRef": { "name": "edge" }, "publicDomain": "cloud.example.com" });
-    world.apply_object(&full_object(control_plane::KIND, "cloud", &gateway));
-    let running = engine(&world);
-    world.cluster.hold(HTTP_ROUTE, "cloud-nova");
-    converge(&world, &running).await;
-    assert!(!is_ready(&world, nova::KIND, "cloud-nova"));
-    assert!(exists(&world, DAEMON_SET, "cloud-compute-nova-compute"));
 }
 
 #[tokio::test]
