@@ -26,6 +26,7 @@ READ_TIMEOUT = 5
 WRITE_TIMEOUT = 10
 LIST_TIMEOUT = 120
 CONNECT_TIMEOUT = 5
+TASK_TIMEOUT = 300
 # How often queries connect. A node tracks connections to a lost pod for two minutes, and sends a new one from the same
 # port to that pod as well. The streams of the load do not repeat: what a user would see counts.
 QUERY_CONNECTIONS = 5
@@ -374,8 +375,14 @@ def instances(cloud, settings):
 def reboot(cloud, settings):
     """Starts instances that do not run, whatever state Nova knows."""
     for server in servers(cloud, settings["reboot"]):
-        action = {"reboot": {"type": "HARD"}}
-        cloud.request("nova", "POST", f"/servers/{server['id']}/action", action, WRITE_TIMEOUT)
+        path = f"/servers/{server['id']}"
+        # Nova rejects a reboot while it stops an instance that it found without power.
+        deadline = time.monotonic() + TASK_TIMEOUT
+        while cloud.request("nova", "GET", path)["server"]["OS-EXT-STS:task_state"]:
+            if time.monotonic() > deadline:
+                raise Failure(f"Nova works on {server['name']} for more than {TASK_TIMEOUT} s")
+            time.sleep(1)
+        cloud.request("nova", "POST", f"{path}/action", {"reboot": {"type": "HARD"}}, WRITE_TIMEOUT)
 
 
 QUERIES = {
