@@ -30,8 +30,8 @@ const TRUST: SignedDuration = SignedDuration::from_mins(1);
 /// State of a registration before the workloads start.
 pub(crate) struct Registration {
     pub(crate) progress: Progress,
-    /// Whether an earlier reconcile made the check.
-    is_trusted: bool,
+    /// What an earlier reconcile has registered and this one has not checked.
+    unchecked: Option<Entries>,
 }
 
 /// What objects have registered, and when.
@@ -72,20 +72,16 @@ impl Engine {
         if planned.key.matches(&catalog.provider) || work.is_stopped() {
             return None;
         }
+        let checked = |progress| Some(Registration { progress, unchecked: None });
         let entries = match self.entries(catalog, planned.gathered, work).await {
             Ok(Ok(entries)) => entries,
-            Ok(Err(progress)) => return Some(Registration { progress, is_trusted: false }),
-            Err(error) => {
-                return Some(Registration { progress: progress_or_failure(Err(error)), is_trusted: false });
-            }
+            Ok(Err(progress)) => return checked(progress),
+            Err(error) => return checked(progress_or_failure(Err(error))),
         };
-        let is_trusted = self.registrations.is_recent(planned.key, &entries, self.ports.environment.now());
-        let progress = if is_trusted {
-            Progress::Done
-        } else {
-            progress_or_failure(self.ensure_entries(catalog, entries, work).await)
-        };
-        Some(Registration { progress, is_trusted })
+        if self.registrations.is_recent(planned.key, &entries, self.ports.environment.now()) {
+            return Some(Registration { progress: Progress::Done, unchecked: Some(entries) });
+        }
+        checked(progress_or_failure(self.ensure_entries(catalog, entries, work).await))
     }
 
     /// Reports the registration. An object that does not wait for anything checks it in every reconcile. The identity
@@ -93,8 +89,10 @@ impl Engine {
     pub(crate) async fn register(&self, planned: &Planned<'_>, early: Option<Registration>, work: &mut Work) {
         let Some(catalog) = &planned.plan.catalog else { return };
         let progress = match early {
-            Some(early) if work.is_stopped() || !early.is_trusted => early.progress,
-            Some(_) => progress_or_failure(self.ensure_catalog(catalog, planned.gathered, work).await),
+            Some(Registration { unchecked: Some(entries), .. }) if !work.is_stopped() => {
+                progress_or_failure(self.ensure_entries(catalog, entries, work).await)
+            }
+            Some(early) => early.progress,
             None if work.is_stopped() => Progress::NotReached,
             None => match self.ensure_catalog(catalog, planned.gathered, work).await {
                 Err(error @ PortError::LoginRejected { .. }) => {

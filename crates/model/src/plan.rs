@@ -241,7 +241,7 @@ pub struct Workload {
     pub replicas: i32,
     pub pod: Pod,
     pub services: Vec<NetworkService>,
-    /// Objects that must be Ready before the first start of the pods. Running pods are updated regardless of them.
+    /// Objects that must serve before the first start of the pods. Running pods are updated regardless of them.
     pub after: Vec<Reference>,
 }
 

@@ -99,19 +99,11 @@ pub enum Link {
     Uses(Needed),
     /// Planning uses the other service if the cloud has it.
     UsesIfEnabled,
-    /// Some workloads wait until the other service is Ready.
+    /// Some workloads wait until the other service serves.
     WaitsFor,
 }
 
 impl Link {
-    fn uses(self) -> bool {
-        !matches!(self, Self::WaitsFor)
-    }
-
-    fn waits(self) -> bool {
-        matches!(self, Self::WaitsFor)
-    }
-
     /// Whether the cloud must have the other service.
     pub(crate) fn needed(self) -> Option<Needed> {
         match self {
@@ -184,8 +176,10 @@ fn add_need(needs: Needs, input: Input<'_>) -> Needs {
         Input::Identity(settings) => identity_needs(needs, settings),
         Input::Service { field, kind, link, reference } => {
             let reference = reference.as_ref();
-            let needs = if link.uses() { needs.object(&cluster(field), kind, reference) } else { needs };
-            if link.waits() { needs.later(kind, name(reference)) } else { needs }
+            match link {
+                Link::WaitsFor => needs.later(kind, name(reference)),
+                Link::Uses(_) | Link::UsesIfEnabled => needs.object(&cluster(field), kind, reference),
+            }
         }
         Input::Pods { depends_on, .. } => needs.after(depends_on),
         Input::Exposure(_)
@@ -236,11 +230,11 @@ fn name(reference: Option<&NameReference>) -> Option<&str> {
     reference.map(|reference| reference.name.as_str())
 }
 
-/// Objects that must be Ready before dependent workloads start.
+/// Objects that must serve before dependent workloads start.
 pub(crate) fn waits<T: Inputs + Clone>(settings: &T) -> Vec<Reference> {
     let mut settings = settings.clone();
     let waits = settings.inputs().into_iter().filter_map(|input| match input {
-        Input::Service { kind, link, reference, .. } if link.waits() => {
+        Input::Service { kind, link: Link::WaitsFor, reference, .. } => {
             Some(Reference::new(kind, reference.as_ref()?.name.clone()))
         }
         _ => None,

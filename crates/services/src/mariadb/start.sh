@@ -72,9 +72,10 @@ run() {
     # With its position, the cluster keeps its UUID, and a member receives only the transactions that it misses.
     if [ -n "$uuid" ]; then set -- "$@" --wsrep-start-position="$uuid:$sequence"; fi
     prepare_administrator &
+    unset ROOT_PASSWORD
     addresses=$(printf '%s' "$hosts" | tr -s ' \n' ',')
-    env --unset=ROOT_PASSWORD mariadbd --defaults-file="$settings" --wsrep-node-address="$POD_IP" \
-        --wsrep-node-name="$POD_NAME" --wsrep-cluster-address="gcomm://$addresses" "$@" &
+    mariadbd --defaults-file="$settings" --wsrep-node-address="$POD_IP" --wsrep-node-name="$POD_NAME" \
+        --wsrep-cluster-address="gcomm://$addresses" "$@" &
     server=$!
     stops=no
     trap 'stops=yes; kill "$server"' TERM
