@@ -188,7 +188,8 @@ fn run_layers(
             }
             if layer == Layer::Catalogue {
                 let kubectl = suite::kubectl(directories, &arguments.existing)?;
-                command.envs(catalogue::existing_cloud(&kubectl)?.map(|cloud| ("E2E_CLOUD", cloud)));
+                let cloud = catalogue::existing_cloud(&kubectl)?;
+                command.envs(cloud.map(catalogue::ExistingCloud::variables).into_iter().flatten());
             }
             command.arg("--").args(arguments.filter());
             if arguments.long {

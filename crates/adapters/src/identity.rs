@@ -3,17 +3,21 @@
 use async_trait::async_trait;
 use openstack_operator_engine::claim::Claim;
 use openstack_operator_engine::ports::{Identity, IdentityEntries, IdentityLogin, PortResult};
+use openstack_operator_model::plan::Domain;
 use reqwest::Client;
 
 use crate::administrator;
-use crate::http;
+use crate::http::{self, Failure};
 use crate::identity::session::{Session, Tokens};
 
 mod account;
 mod catalog;
+mod directory;
+mod domain;
+mod role;
 pub(crate) mod session;
 
-/// Id of the domain that the operator uses.
+/// Id of the domain that every Keystone has.
 const DOMAIN: &str = "default";
 
 /// Client of the v3 API. The administrator's token is reused until shortly before it expires.
@@ -39,17 +43,7 @@ impl IdentityV3 {
 impl Identity for IdentityV3 {
     async fn ensure(&self, server: &IdentityLogin, entries: &IdentityEntries) -> PortResult<bool> {
         let session = self.session(server);
-        let mut wrote = false;
-        for project in &entries.projects {
-            wrote |= account::ensure_project(&session, project).await.map_err(|failure| {
-                failure.into_port_error(&format!("set up project {project} in the identity service"))
-            })?;
-        }
-        for role in &entries.roles {
-            wrote |= account::ensure_role(&session, role).await.map_err(|failure| {
-                failure.into_port_error(&format!("set up role {role} in the identity service"))
-            })?;
-        }
+        let mut wrote = ensure_names(&session, entries).await?;
         for service in &entries.services {
             wrote |= catalog::ensure_service(&session, service).await.map_err(|failure| {
                 let name = &service.entry.service_type;
@@ -60,7 +54,7 @@ impl Identity for IdentityV3 {
             let name = &user.login.username;
             let action = format!("set up user {name} in the identity service");
             // The administrator may get roles, but never another password.
-            if user.login.password != server.administrator.password {
+            if user.domain == Domain::Default && user.login.password != server.administrator.password {
                 administrator::protect(&server.administrator, name, &action)?;
             }
             wrote |= account::ensure_account(&session, user)
@@ -82,13 +76,58 @@ impl Identity for IdentityV3 {
         })
     }
 
-    async fn drop_user(&self, server: &IdentityLogin, user: &str, claim: &Claim) -> PortResult<()> {
+    async fn drop_user(
+        &self,
+        server: &IdentityLogin,
+        domain: &Domain,
+        user: &str,
+        claim: &Claim,
+    ) -> PortResult<()> {
         let action = format!("remove user {user} from the identity service");
-        administrator::protect(&server.administrator, user, &action)?;
-        account::drop_user(&self.session(server), user, claim)
+        if *domain == Domain::Default {
+            administrator::protect(&server.administrator, user, &action)?;
+        }
+        account::drop_user(&self.session(server), domain, user, claim)
             .await
             .map_err(|failure| failure.into_port_error(&action))
     }
+
+    async fn drop_domain(&self, server: &IdentityLogin, domain: &str, claim: &Claim) -> PortResult<()> {
+        domain::drop_domain(&self.session(server), domain, claim).await.map_err(|failure| {
+            failure.into_port_error(&format!("remove domain {domain} from the identity service"))
+        })
+    }
+
+    async fn release_role(&self, server: &IdentityLogin, role: &str, owner: &str) -> PortResult<()> {
+        role::release_role(&self.session(server), role, owner).await.map_err(|failure| {
+            failure.into_port_error(&format!("remove role {role} from the identity service"))
+        })
+    }
+}
+
+/// Ensures the domains, projects and roles that users refer to.
+async fn ensure_names(session: &Session<'_>, entries: &IdentityEntries) -> PortResult<bool> {
+    let error = |kind: &str, name: &str, failure: Failure| {
+        failure.into_port_error(&format!("set up {kind} {name} in the identity service"))
+    };
+    let mut wrote = false;
+    for entry in &entries.domains {
+        let ensured = domain::ensure_domain(session, entry).await;
+        wrote |= ensured.map_err(|failure| error("domain", &entry.name, failure))?;
+    }
+    for project in &entries.projects {
+        let ensured = account::ensure_project(session, project).await;
+        wrote |= ensured.map_err(|failure| error("project", project, failure))?;
+    }
+    for role in &entries.roles {
+        let ensured = role::ensure_role(session, role).await;
+        wrote |= ensured.map_err(|failure| error("role", role, failure))?;
+    }
+    for role in &entries.service_roles {
+        let ensured = role::ensure_service_role(session, role, &entries.owner).await;
+        wrote |= ensured.map_err(|failure| error("role", role, failure))?;
+    }
+    Ok(wrote)
 }
 
 #[cfg(test)]

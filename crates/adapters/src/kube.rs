@@ -14,6 +14,7 @@ use openstack_operator_engine::index::ChildIndex;
 use openstack_operator_engine::ports::{
     Announcement, ChildReference, Cluster, PortError, PortResult, WriteMode,
 };
+use openstack_operator_engine::recent::{RecentObjects, Request};
 use openstack_operator_model::kind::{CHILD_KINDS, Kind};
 use openstack_operator_model::lower::{MANAGED_BY_LABEL, MANAGER, Manifest};
 use serde_json::{Value, json};
@@ -36,28 +37,31 @@ pub type OnWrite = Arc<dyn Fn(&'static str) + Send + Sync>;
 #[derive(Clone)]
 pub struct KubeCluster {
     client: Client,
-    children: Children,
+    source: Source,
     recorder: Recorder,
     on_write: Option<OnWrite>,
 }
 
+/// Where children and unchanged objects come from.
 #[derive(Clone)]
-enum Children {
-    Watched(Arc<ChildIndex>),
-    Listed(Vec<Kind>),
+enum Source {
+    /// Watches report every change.
+    Watched { children: Arc<ChildIndex>, recent: Arc<RecentObjects> },
+    /// Only requests, with these own kinds.
+    Requests { own_kinds: Vec<Kind> },
 }
 
 impl KubeCluster {
-    /// Takes children from an index that watches fill.
+    /// Takes children from an index that watches fill, and objects that have not changed since they were read.
     #[must_use]
-    pub fn watched(client: Client, index: Arc<ChildIndex>) -> Self {
-        Self::new(client, Children::Watched(index))
+    pub fn watched(client: Client, children: Arc<ChildIndex>, recent: Arc<RecentObjects>) -> Self {
+        Self::new(client, Source::Watched { children, recent })
     }
 
-    /// Lists children on each call: all child kinds and the operator's own kinds.
+    /// Reads objects on each call, and lists children: all child kinds and the operator's own kinds.
     #[must_use]
     pub fn listing(client: Client, own_kinds: Vec<Kind>) -> Self {
-        Self::new(client, Children::Listed(own_kinds))
+        Self::new(client, Source::Requests { own_kinds })
     }
 
     #[must_use]
@@ -65,9 +69,21 @@ impl KubeCluster {
         Self { on_write: Some(on_write), ..self }
     }
 
-    fn new(client: Client, children: Children) -> Self {
+    fn new(client: Client, source: Source) -> Self {
         let recorder = Recorder::new(client.clone(), MANAGER.into());
-        Self { client, children, recorder, on_write: None }
+        Self { client, source, recorder, on_write: None }
+    }
+
+    fn recent(&self) -> Option<&RecentObjects> {
+        match &self.source {
+            Source::Watched { recent, .. } => Some(recent),
+            Source::Requests { .. } => None,
+        }
+    }
+
+    /// Starts a request that reads or changes an object. Without an answer, the object is read again.
+    fn request(&self, kind: Kind, namespace: &str, name: &str) -> Option<Request<'_>> {
+        self.recent().map(|recent| recent.request(kind, namespace, name))
     }
 
     fn api(&self, kind: Kind, namespace: &str) -> Api<DynamicObject> {
@@ -99,6 +115,7 @@ impl KubeCluster {
         uid: &str,
     ) -> PortResult<()> {
         self.notify_write("delete");
+        let _request = self.request(kind, namespace, name);
         let parameters = DeleteParams {
             preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
             ..parameters
@@ -144,9 +161,16 @@ impl KubeCluster {
 #[async_trait]
 impl Cluster for KubeCluster {
     async fn get(&self, kind: Kind, namespace: &str, name: &str) -> PortResult<Option<DynamicObject>> {
+        if let Some(object) = self.recent().and_then(|recent| recent.get(kind, namespace, name)) {
+            return Ok(Some(object));
+        }
+        let request = self.request(kind, namespace, name);
         let api = self.api(kind, namespace);
         match within(TIMEOUT, api.get(name)).await {
-            Ok(object) => Ok(Some(object)),
+            Ok(object) => {
+                keep(request, &object);
+                Ok(Some(object))
+            }
             Err(failure) if failure.is_not_found() => Ok(None),
             Err(failure) => {
                 Err(failure.into_port_error(kind, format!("read {}", title(kind, namespace, name))))
@@ -176,11 +200,15 @@ impl Cluster for KubeCluster {
     async fn apply(&self, namespace: &str, manifest: &Manifest) -> PortResult<DynamicObject> {
         self.notify_write("apply");
         let (kind, name) = (manifest.kind, &manifest.name);
+        let request = self.request(kind, namespace, name);
         let api = self.api(kind, namespace);
         let patch = Patch::Apply(&manifest.body);
-        within(TIMEOUT, api.patch(name, &PatchParams::apply(MANAGER).force(), &patch)).await.map_err(
-            |failure| failure.into_port_error(kind, format!("apply {}", title(kind, namespace, name))),
-        )
+        let parameters = PatchParams::apply(MANAGER).force();
+        let applied = within(TIMEOUT, api.patch(name, &parameters, &patch)).await.map_err(|failure| {
+            failure.into_port_error(kind, format!("apply {}", title(kind, namespace, name)))
+        })?;
+        keep(request, &applied);
+        Ok(applied)
     }
 
     async fn delete(&self, kind: Kind, namespace: &str, name: &str, uid: &str) -> PortResult<()> {
@@ -199,6 +227,7 @@ impl Cluster for KubeCluster {
         metadata: Value,
     ) -> PortResult<Option<String>> {
         self.notify_write("patch");
+        let _request = self.request(kind, namespace, name);
         let api = self.api(kind, namespace);
         let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let patch = Patch::Merge(json!({"metadata": metadata}));
@@ -230,15 +259,23 @@ impl Cluster for KubeCluster {
         });
         let parameters =
             PatchParams { dry_run: mode == WriteMode::DryRun, ..PatchParams::apply(MANAGER).force() };
-        within(TIMEOUT, api.patch_status(&name, &parameters, &Patch::Apply(&body))).await.map_err(|failure| {
-            failure.into_port_error(kind, format!("write the status of {}", title(kind, &namespace, &name)))
-        })
+        let request = self.request(kind, &namespace, &name);
+        let patch = Patch::Apply(&body);
+        let written =
+            within(TIMEOUT, api.patch_status(&name, &parameters, &patch)).await.map_err(|failure| {
+                let action = format!("write the status of {}", title(kind, &namespace, &name));
+                failure.into_port_error(kind, action)
+            })?;
+        if mode == WriteMode::Store {
+            keep(request, &written);
+        }
+        Ok(written)
     }
 
     async fn children(&self, namespace: &str, owner_uid: &str) -> PortResult<Vec<ChildReference>> {
-        match &self.children {
-            Children::Watched(index) => Ok(index.children_of(owner_uid)),
-            Children::Listed(own_kinds) => {
+        match &self.source {
+            Source::Watched { children, .. } => Ok(children.children_of(owner_uid)),
+            Source::Requests { own_kinds } => {
                 let mut children = Vec::new();
                 for kind in CHILD_KINDS.iter().chain(own_kinds) {
                     children.extend(self.list_children(*kind, namespace, owner_uid).await?);
@@ -259,6 +296,12 @@ impl Cluster for KubeCluster {
                 )
             },
         )
+    }
+}
+
+fn keep(request: Option<Request<'_>>, answer: &DynamicObject) {
+    if let Some(request) = request {
+        request.answered(answer);
     }
 }
 

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, IoError, OptsBuilder, Row};
 use openstack_operator_engine::claim::{Claim, Refusal};
-use openstack_operator_engine::ports::{Login, PortError, PortResult, Sql, SqlGrant, SqlServer};
+use openstack_operator_engine::ports::{Login, PortError, PortResult, Sql, SqlGrant, SqlOutcome, SqlServer};
+use openstack_operator_model::plan::Charset;
 use openstack_operator_model::service::SqlView;
 use openstack_operator_model::status::EffectKind;
 use snafu::{OptionExt, ResultExt, Snafu, ensure};
@@ -23,8 +24,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 const DATABASE_NAME_LENGTH: usize = 64;
 const USER_NAME_LENGTH: usize = 80;
-/// Older servers call utf8mb3 utf8.
-const CHARACTER_SETS: [&str; 2] = ["utf8mb3", "utf8"];
 /// Resets the modes that quoting depends on, and prevents GRANT from creating a user without a password.
 const SESSION: &str = "SET SESSION sql_mode = 'NO_AUTO_CREATE_USER'";
 
@@ -38,7 +37,7 @@ pub struct MariaSql;
 
 #[async_trait]
 impl Sql for MariaSql {
-    async fn ensure(&self, server: &SqlServer, grant: &SqlGrant) -> PortResult<bool> {
+    async fn ensure(&self, server: &SqlServer, grant: &SqlGrant) -> PortResult<SqlOutcome> {
         let (database, user) = (&grant.database, &grant.user.username);
         let action = format!("set up database {database} and user {user} on {}", server.host);
         administrator::protect(&server.administrator, user, &action)?;
@@ -137,7 +136,7 @@ impl From<mysql_async::Error> for Failure {
     }
 }
 
-async fn ensure_grant(server: &SqlServer, grant: &SqlGrant) -> Result<bool, Failure> {
+async fn ensure_grant(server: &SqlServer, grant: &SqlGrant) -> Result<SqlOutcome, Failure> {
     let database = database_name(&grant.database)?;
     let account = account(&grant.user.username)?;
     let mut connection = connect(server, &server.administrator).await?;
@@ -151,7 +150,10 @@ async fn ensure_grant(server: &SqlServer, grant: &SqlGrant) -> Result<bool, Fail
     let user_owner = of_user.admitted(&mut connection, user.as_ref()).await?;
     let mut wrote = of_database.record(&mut connection, database_owner).await?;
     wrote |= of_user.record(&mut connection, user_owner).await?;
-    wrote |= ensure_database(&mut connection, database, character_set).await?;
+    if character_set.is_none() {
+        create_database(&mut connection, database, grant.charset).await?;
+        wrote = true;
+    }
     let password = literal(&grant.user.password);
     let statement = if user.is_none() {
         Some(format!("CREATE USER IF NOT EXISTS {account} IDENTIFIED BY {password}"))
@@ -171,30 +173,17 @@ async fn ensure_grant(server: &SqlServer, grant: &SqlGrant) -> Result<bool, Fail
         wrote = true;
     }
     disconnect(connection).await;
-    Ok(wrote)
+    // An existing database is not changed, since another character set would reinterpret its data.
+    let other_charset = character_set.filter(|name| !grant.charset.has_name(name));
+    Ok(SqlOutcome { wrote, other_charset })
 }
 
-/// An existing database is not changed, since another character set would reinterpret its data.
-async fn ensure_database(
-    connection: &mut Conn,
-    database: &str,
-    character_set: Option<String>,
-) -> Result<bool, Failure> {
-    if let Some(character_set) = character_set {
-        if !CHARACTER_SETS.contains(&character_set.as_str()) {
-            tracing::warn!(
-                database,
-                character_set,
-                "the existing database has a character set other than utf8mb3"
-            );
-        }
-        return Ok(false);
-    }
+async fn create_database(connection: &mut Conn, database: &str, charset: Charset) -> Result<(), Failure> {
+    let charset = charset.name();
     let statement = format!(
-        "CREATE DATABASE IF NOT EXISTS `{database}` CHARACTER SET utf8mb3 COLLATE utf8mb3_general_ci"
+        "CREATE DATABASE IF NOT EXISTS `{database}` CHARACTER SET {charset} COLLATE {charset}_general_ci"
     );
-    execute(connection, &statement).await?;
-    Ok(true)
+    execute(connection, &statement).await
 }
 
 async fn find_database(server: &SqlServer, database: &str) -> Result<bool, Failure> {

@@ -7,12 +7,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::DynamicObject;
 use openstack_operator_model::assess::{self, JobOutcome};
 use openstack_operator_model::condition::Progress;
-use openstack_operator_model::kind::{JOB, POD, STATEFUL_SET};
+use openstack_operator_model::kind::{JOB, POD, SECRET, STATEFUL_SET};
 use openstack_operator_model::lower::{
     APPLIED_ANNOTATION, MANAGED_BY_LABEL, MANAGER, Manifest, TASK_ANNOTATION,
 };
 use openstack_operator_model::name;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::engine::Engine;
 use crate::intent::location;
@@ -34,8 +34,18 @@ impl Engine {
     /// Applies one manifest, unless the live object already matches it.
     pub(crate) async fn apply(&self, namespace: &str, manifest: &Manifest) -> PortResult<Applied> {
         let live = self.ports.cluster.get(manifest.kind, namespace, &manifest.name).await?;
+        self.apply_to(namespace, manifest, live).await
+    }
+
+    /// Applies one manifest to the live object, unless it already matches.
+    pub(crate) async fn apply_to(
+        &self,
+        namespace: &str,
+        manifest: &Manifest,
+        live: Option<DynamicObject>,
+    ) -> PortResult<Applied> {
         let Some(live) = live else {
-            return self.send(namespace, manifest).await;
+            return self.send(namespace, manifest, None).await;
         };
         if live.metadata.deletion_timestamp.is_some() {
             let message = format!("{} {} is being deleted", manifest.kind.kind, manifest.name);
@@ -62,7 +72,7 @@ impl Engine {
         if self.is_applied(namespace, manifest, &live) {
             return Ok(Applied::Live(Box::new(live)));
         }
-        self.send(namespace, manifest).await
+        self.send(namespace, manifest, Some(&live)).await
     }
 
     /// Kubernetes does not change the claims of a StatefulSet. If volumes cannot get the planned size, everything else
@@ -90,9 +100,19 @@ impl Engine {
         }
     }
 
-    async fn send(&self, namespace: &str, manifest: &Manifest) -> PortResult<Applied> {
+    async fn send(
+        &self,
+        namespace: &str,
+        manifest: &Manifest,
+        read: Option<&DynamicObject>,
+    ) -> PortResult<Applied> {
         let annotated = annotated(manifest);
-        let live = self.ports.cluster.apply(namespace, &annotated).await?;
+        let mut request = annotated.clone();
+        // The values of a Secret follow from those that were read, and must not replace newer ones.
+        if let Some(read) = read.filter(|_| manifest.kind == SECRET) {
+            request.body["metadata"]["resourceVersion"] = json!(read.metadata.resource_version);
+        }
+        let live = self.ports.cluster.apply(namespace, &request).await?;
         let location = location(namespace, manifest);
         if contains(&to_json(&live), &annotated.body) {
             self.applied.forget(&location);
@@ -120,7 +140,7 @@ impl Engine {
     ) -> PortResult<Applied> {
         let name = &manifest.name;
         let data = to_json(&live);
-        let same = annotation(&data, TASK_ANNOTATION) == annotation(&manifest.body, TASK_ANNOTATION);
+        let same = is_same_task(&data, &manifest.body);
         let mut progress = Progress::waiting(format!("the operator recreates Job {name}"));
         match assess::job_outcome(&data) {
             JobOutcome::Complete if same => return Ok(Applied::Live(Box::new(live))),
@@ -244,6 +264,11 @@ fn annotation<'a>(body: &'a Value, name: &str) -> Option<&'a str> {
     body.pointer("/metadata/annotations")?.get(name)?.as_str()
 }
 
+/// Whether two Jobs run the same task.
+pub(crate) fn is_same_task(one: &Value, other: &Value) -> bool {
+    annotation(one, TASK_ANNOTATION) == annotation(other, TASK_ANNOTATION)
+}
+
 /// The object as one JSON value.
 pub(crate) fn to_json(object: &DynamicObject) -> Value {
     serde_json::to_value(object).unwrap_or(Value::Null)
@@ -283,11 +308,9 @@ pub(crate) fn is_empty(value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use openstack_operator_model::kind::SERVICE;
     use openstack_operator_model::lower::Source;
-    use serde_json::json;
-
-    use super::*;
 
     #[test]
     fn an_object_of_another_controller_is_not_overwritten() {

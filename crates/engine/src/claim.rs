@@ -1,5 +1,6 @@
 //! Claims: what an object owns on other servers, and what it may take over.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use openstack_operator_model::status::EffectKind;
@@ -75,6 +76,38 @@ impl Claim {
     }
 }
 
+/// Objects that need a resource which several of them may share, as a text of the resource names them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sharers(BTreeSet<String>);
+
+impl Sharers {
+    /// None if no object has created the resource.
+    pub fn read(text: Option<&str>) -> Option<Self> {
+        let names = text?.strip_prefix(MARK)?.split(',').map(str::trim).filter(|name| !name.is_empty());
+        Some(Self(names.map(str::to_owned).collect()))
+    }
+
+    /// Returns whether the object was not one of them.
+    pub fn add(&mut self, owner: &str) -> bool {
+        self.0.insert(owner.to_owned())
+    }
+
+    /// Returns whether the object was one of them.
+    pub fn remove(&mut self, owner: &str) -> bool {
+        self.0.remove(owner)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Text that names them.
+    pub fn mark(&self) -> String {
+        let names: Vec<&str> = self.0.iter().map(String::as_str).collect();
+        format!("{MARK}{}", names.join(", "))
+    }
+}
+
 impl<'a> Found<'a> {
     /// A resource whose owner is known from elsewhere. The owner may have claimed it without creating it yet.
     pub fn new<T>(resource: Option<&T>, owner: Option<&'a str>) -> Self {
@@ -120,6 +153,20 @@ mod tests {
             assert_eq!(admits(Found::marked(Some("written by a user"))), unowned, "{adoption:?}");
             assert_eq!(admits(Found::Owned("Thing openstack/other")), foreign, "{adoption:?}");
         }
+    }
+
+    #[test]
+    fn sharers_survive_their_text_and_leave_one_by_one() {
+        assert_eq!(Sharers::read(None), None);
+        assert_eq!(Sharers::read(Some("written by a user")), None);
+        let mut sharers = Sharers::default();
+        assert!(sharers.add("Thing n/b") && sharers.add("Thing n/a") && !sharers.add("Thing n/b"));
+        assert_eq!(sharers.mark(), "openstack-operator: Thing n/a, Thing n/b");
+        let mut read = Sharers::read(Some(&sharers.mark())).unwrap();
+        assert_eq!(read, sharers);
+        assert!(read.remove("Thing n/a") && !read.remove("Thing n/a") && !read.is_empty());
+        assert!(read.remove("Thing n/b") && read.is_empty());
+        assert_eq!(Sharers::read(Some(&read.mark())), Some(read));
     }
 
     #[test]

@@ -58,13 +58,19 @@ impl Engine {
         }
         let grant = SqlGrant {
             database: name.clone(),
+            charset: database.charset,
             database_claim: work.claim(EffectKind::Database, &database.provider, name),
             user_claim: work.claim(EffectKind::DatabaseUser, &database.provider, &user.username),
             user,
         };
-        if self.ports.sql.ensure(&server, &grant).await? {
+        let outcome = self.ports.sql.ensure(&server, &grant).await?;
+        if outcome.wrote {
             tracing::info!(database = name, "updated database and user");
         }
+        work.findings.remarks.extend(outcome.other_charset.map(|found| {
+            let wanted = database.charset.name();
+            format!("database {name} has character set {found}; the operator does not convert it to {wanted}")
+        }));
         Ok(Progress::Done)
     }
 

@@ -22,11 +22,12 @@ impl Engine {
             // The status of a managed server has its address; an external server needs it here.
             address: (provider.kind == SECRET.kind).then(|| address.to_owned()),
             region: None,
+            domain: None,
             name: name.to_owned(),
             retained: false,
             pending: true,
         };
-        for Database { provider, server, database, secret, retained } in &plan.databases {
+        for Database { provider, server, database, secret, retained, .. } in &plan.databases {
             let address = format!("{}:{}", server.host, server.admin_port);
             let base = effect(EffectKind::Database, provider, &address, database);
             effects.push(Effect { retained: *retained, ..base });
@@ -40,16 +41,23 @@ impl Engine {
             let user = self.username(namespace, plan, secret).await?;
             effects.push(effect(EffectKind::MessagingUser, provider, address, &user));
         }
-        if let Some(Catalog { provider, server, services, users, .. }) = &plan.catalog {
-            let address = &server.internal_url;
-            for service in services {
-                let base = effect(EffectKind::CatalogService, provider, address, &service.service_type);
+        if let Some(catalog) = &plan.catalog {
+            let Catalog { provider, server, domains, service_roles, services, users, .. } = catalog;
+            let identity = |kind, name: &str| effect(kind, provider, &server.internal_url, name);
+            effects.extend(services.iter().map(|service| Effect {
                 // Other clouds may register the same service in other regions.
-                effects.push(Effect { region: Some(server.region.clone()), ..base });
-            }
-            for user in users {
-                effects.push(effect(EffectKind::IdentityUser, provider, address, &user.name));
-            }
+                region: Some(server.region.clone()),
+                ..identity(EffectKind::CatalogService, &service.service_type)
+            }));
+            effects.extend(users.iter().map(|user| Effect {
+                domain: user.domain.name().map(str::to_owned),
+                ..identity(EffectKind::IdentityUser, &user.name)
+            }));
+            effects.extend(domains.iter().map(|domain| Effect {
+                retained: domain.retained,
+                ..identity(EffectKind::IdentityDomain, &domain.name)
+            }));
+            effects.extend(service_roles.iter().map(|role| identity(EffectKind::IdentityRole, role)));
         }
         effects.sort();
         effects.dedup();

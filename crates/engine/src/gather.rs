@@ -8,11 +8,12 @@ use openstack_operator_model::common::{Dependency, Reference};
 use openstack_operator_model::condition::Progress;
 use openstack_operator_model::kind::{Kind, SECRET, SERVICE};
 use openstack_operator_model::need::{
-    Needs, NodeNeed, ObjectNeed, Resolved, SecretNeed, service_name_and_namespace,
+    Needs, NodeNeed, ObjectNeed, PartState, Resolved, SecretNeed, service_name_and_namespace,
 };
 use openstack_operator_model::status::Status;
 use serde_json::Value;
 
+use crate::apply::to_json;
 use crate::engine::{Engine, Key};
 use crate::ports::PortResult;
 
@@ -24,6 +25,8 @@ pub(crate) struct Gathered {
     pub(crate) unavailable: BTreeSet<Reference>,
     /// Objects that workloads wait for and cannot use yet.
     pub(crate) unusable: BTreeSet<Reference>,
+    /// Objects that tasks wait for and that are not Ready.
+    pub(crate) unready: BTreeSet<Reference>,
     /// Selected nodes that are not Ready.
     pub(crate) lost_nodes: BTreeSet<String>,
     pub(crate) uses: Vec<Reference>,
@@ -55,6 +58,7 @@ impl Engine {
             resolved: Resolved::default(),
             unavailable: BTreeSet::new(),
             unusable: BTreeSet::new(),
+            unready: BTreeSet::new(),
             lost_nodes: BTreeSet::new(),
             uses: Vec::new(),
             progress: Progress::Done,
@@ -79,6 +83,9 @@ impl Engine {
         for kind in &needs.peers {
             self.gather_peers(key, *kind, &mut gathered.resolved).await?;
         }
+        for reference in &needs.parts {
+            self.gather_part(key, reference, &mut gathered).await?;
+        }
         if let Some(need) = &needs.nodes {
             self.gather_nodes(need, before, &mut gathered).await?;
         }
@@ -102,10 +109,7 @@ impl Engine {
         let status = match status(&object.data) {
             Ok(status) => status,
             Err(error) => {
-                gathered.record_required(format!(
-                    "cannot read the status of {kind} {name} ({field}): {error}; correct it, or run the operator version \
-                     that wrote it"
-                ));
+                gathered.record_required(unreadable_status(&format!("{kind} {name} ({field})"), &error));
                 return Ok(());
             }
         };
@@ -168,6 +172,30 @@ impl Engine {
                 gathered.unusable.insert(reference.clone());
             }
         }
+        for reference in &needs.before_tasks {
+            if !self.is_ready(key, reference).await? {
+                gathered.unready.insert(reference.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the state of a part of the object, if it exists.
+    async fn gather_part(&self, key: &Key, reference: &Reference, gathered: &mut Gathered) -> PortResult<()> {
+        let Some(kind) = self.kind(&reference.kind) else { return Ok(()) };
+        let object = self.ports.cluster.get(kind, &key.namespace, &reference.name).await?;
+        let Some(object) = object else { return Ok(()) };
+        match status(&object.data) {
+            Ok(status) => {
+                let spec = object.data.get("spec").cloned().unwrap_or_default();
+                let state = PartState::new(spec, object.metadata.generation, &status);
+                gathered.resolved.parts.insert(reference.clone(), state);
+            }
+            Err(error) => {
+                let part = format!("{} {}", reference.kind, reference.name);
+                gathered.record_required(unreadable_status(&part, &error));
+            }
+        }
         Ok(())
     }
 
@@ -217,6 +245,13 @@ impl Engine {
         Ok(object.is_some_and(|object| assess::holds(&object.data, condition)))
     }
 
+    /// Whether an object is Ready with its current spec. A degraded one is: what it has lost may never return.
+    async fn is_ready(&self, key: &Key, reference: &Reference) -> PortResult<bool> {
+        let Some(kind) = self.kind(&reference.kind) else { return Ok(false) };
+        let object = self.ports.cluster.get(kind, &key.namespace, &reference.name).await?;
+        Ok(object.is_some_and(|object| assess::assess(kind, &reference.name, &to_json(&object)).is_met()))
+    }
+
     /// Whether pods can use a service: it serves, and the catalog lists it. Its public route and its follow-up tasks do not
     /// matter to them.
     async fn can_be_used(&self, key: &Key, reference: &Reference) -> PortResult<bool> {
@@ -226,6 +261,12 @@ impl Engine {
         let is_registered = |found: &Condition| found.type_ != "Registered" || found.status == "True";
         Ok(is_true(&status, "Available") && status.conditions.iter().all(is_registered))
     }
+}
+
+fn unreadable_status(object: &str, error: &serde_json::Error) -> String {
+    format!(
+        "cannot read the status of {object}: {error}; correct it, or run the operator version that wrote it"
+    )
 }
 
 /// An object's status; empty if it has none. An unreadable status is an error: treating it as empty would lose the

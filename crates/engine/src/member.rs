@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 use kube::core::DynamicObject;
 use openstack_operator_model::condition::Progress;
 use openstack_operator_model::kind::POD;
-use openstack_operator_model::lower::{COMPONENT_LABEL, INSTANCE_LABEL, KIND_LABEL};
+use openstack_operator_model::lower::{COMPONENT_LABEL, INSTANCE_LABEL, KIND_LABEL, SCHEDULE_COMPONENT};
 use openstack_operator_model::plan::MemberProtocol;
 use openstack_operator_model::service::{Member, Order};
 use serde_json::{Value, json};
@@ -31,7 +31,9 @@ impl Engine {
     /// Why pods of an object are not ready, according to kubelet and scheduler. It names containers, not pods, whose
     /// names may be generated.
     pub(crate) async fn pod_problem(&self, key: &Key) -> PortResult<Option<String>> {
-        Ok(self.pods(key).await?.iter().find_map(problem))
+        let pods = self.pods(key).await?;
+        // A run on a schedule that fails is not why others wait.
+        Ok(pods.iter().filter(|pod| !is_scheduled_run(pod)).find_map(problem))
     }
 
     pub(crate) async fn pods(&self, key: &Key) -> PortResult<Vec<DynamicObject>> {
@@ -217,6 +219,11 @@ fn last_report(setup: Option<&ContainerStatus>, main: Option<&ContainerStatus>) 
         (None, main) => main?,
     };
     last.message.clone()
+}
+
+fn is_scheduled_run(pod: &DynamicObject) -> bool {
+    let component = pod.metadata.labels.as_ref().and_then(|all| all.get(COMPONENT_LABEL));
+    component.is_some_and(|component| component.starts_with(SCHEDULE_COMPONENT))
 }
 
 fn termination_message(container: &ContainerStatus) -> Option<String> {

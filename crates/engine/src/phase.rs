@@ -2,14 +2,15 @@
 
 use kube::core::DynamicObject;
 use openstack_operator_model::assess;
+use openstack_operator_model::common::Reference;
 use openstack_operator_model::condition::{ConditionType, Progress};
-use openstack_operator_model::kind::CONTROLLERS;
+use openstack_operator_model::kind::{CONTROLLERS, JOB};
 use openstack_operator_model::lower::{Manifest, Manifests, PHASES, Phase};
 use openstack_operator_model::plan::Plan;
 use openstack_operator_model::service::{AnyObject, AnyService};
 use serde_json::Value;
 
-use crate::apply::{Applied, to_json};
+use crate::apply::{Applied, is_same_task, to_json};
 use crate::engine::{Engine, Key, Stop};
 use crate::gather::Gathered;
 use crate::ports::PortResult;
@@ -36,15 +37,6 @@ impl Planned<'_> {
             None => None,
         }
     }
-}
-
-/// Order in which the manifests of a phase are applied.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Order {
-    /// All of them, regardless of each other's progress.
-    Together,
-    /// Each one after its predecessor is done.
-    OneByOne,
 }
 
 /// A manifest, the live object, and its progress.
@@ -77,9 +69,7 @@ impl Engine {
             work.current = condition;
             let progress = match phase {
                 _ if work.is_stopped() => Progress::NotReached,
-                Phase::Config | Phase::Exposure => {
-                    combined_progress(&self.apply_all(planned, list, Order::Together).await?)
-                }
+                Phase::Config | Phase::Exposure => combined_progress(&self.apply_all(planned, list).await?),
                 Phase::Tasks | Phase::Finish => self.run_tasks(planned, list).await?,
                 Phase::Workloads => self.start_workloads(planned, list, registration.as_ref(), work).await?,
                 Phase::Children => self.create_children(planned, list, work).await?,
@@ -93,28 +83,43 @@ impl Engine {
         Ok(())
     }
 
-    async fn apply_all<'a>(
-        &self,
-        planned: &Planned<'_>,
-        list: &'a [Manifest],
-        order: Order,
-    ) -> PortResult<Vec<Item<'a>>> {
+    /// Applies all manifests, regardless of each other's progress.
+    async fn apply_all<'a>(&self, planned: &Planned<'_>, list: &'a [Manifest]) -> PortResult<Vec<Item<'a>>> {
         let mut items = Vec::new();
         for manifest in list {
-            let applied = self.apply(&planned.key.namespace, manifest).await?;
-            let item = item(manifest, applied);
-            let is_met = item.progress.is_met();
-            items.push(item);
-            if order == Order::OneByOne && !is_met {
-                break;
-            }
+            items.push(item(manifest, self.apply(&planned.key.namespace, manifest).await?));
         }
         Ok(items)
     }
 
+    /// Runs each task after its predecessor is done.
     async fn run_tasks(&self, planned: &Planned<'_>, list: &[Manifest]) -> PortResult<Progress> {
-        let items = self.apply_all(planned, list, Order::OneByOne).await?;
-        self.with_pod_problem(planned.key, combined_progress(&items)).await
+        let mut progress = Progress::Done;
+        for manifest in list {
+            let applied = match self.task_blocker(planned, manifest).await? {
+                Some(waiting) => Applied::NotYet(waiting),
+                None => self.apply(&planned.key.namespace, manifest).await?,
+            };
+            progress = progress.and(item(manifest, applied).progress);
+            if !progress.is_met() {
+                break;
+            }
+        }
+        self.with_pod_problem(planned.key, progress).await
+    }
+
+    /// Why a task must not start yet: an object that it waits for is not Ready. A task that has started goes on.
+    async fn task_blocker(&self, planned: &Planned<'_>, manifest: &Manifest) -> PortResult<Option<Progress>> {
+        let after = manifest.task(planned.plan).map_or(&[][..], |task| task.after.as_slice());
+        let Some(Reference { kind, name }) =
+            after.iter().find(|reference| planned.gathered.unready.contains(reference))
+        else {
+            return Ok(None);
+        };
+        let live = self.ports.cluster.get(JOB, &planned.key.namespace, &manifest.name).await?;
+        let has_started = live.is_some_and(|live| is_same_task(&to_json(&live), &manifest.body));
+        let message = format!("Job {} waits for {kind} {name}", manifest.name);
+        Ok((!has_started).then(|| Progress::waiting(message)))
     }
 
     /// Applies workloads, reports whether they serve, and directs the members of a clustered service.
@@ -140,6 +145,9 @@ impl Engine {
             self.delete_stray_pods(planned, work).await?;
         }
         work.findings.remarks.extend(self.shared_nodes(planned).await?);
+        let failed =
+            |item: &Item<'_>| assess::failed_schedule(item.manifest.kind, &item.manifest.name, &item.live);
+        work.findings.remarks.extend(items.iter().filter_map(failed));
         let progress = self.with_pod_problem(planned.key, combined_progress(&items)).await?;
         let serves = items.iter().all(|item| assess::serves(item.manifest.kind, &item.live));
         // A member that joins a cluster copies the data of another one, and misses changes of schemas meanwhile. The first
@@ -172,11 +180,16 @@ impl Engine {
         list: &[Manifest],
         work: &mut Work,
     ) -> PortResult<Progress> {
-        let items = self.apply_all(planned, list, Order::Together).await?;
+        let items = self.apply_all(planned, list).await?;
         let rows =
             items.iter().map(|item| service_row(planned.plan, item.manifest, &item.live, &item.progress));
         work.report_services(planned.plan, rows.collect());
-        Ok(combined_progress(&items))
+        let progress = combined_progress(&items);
+        // All children may be Ready between two waves.
+        Ok(planned.plan.upgrade.as_ref().map_or(progress.clone(), |upgrade| {
+            let release = upgrade.to.number();
+            progress.and(Progress::waiting(format!("services still change to release {release}")))
+        }))
     }
 
     /// Appends the reason why pods are not ready.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use kube::core::DynamicObject;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::lower::Manifest;
-use openstack_operator_model::plan::CatalogService;
+use openstack_operator_model::plan::{CatalogService, Charset, Domain, Encoding, Grant};
 use openstack_operator_model::service::{BusView, SqlView};
 use serde_json::Value;
 use snafu::Snafu;
@@ -116,9 +116,9 @@ impl std::fmt::Debug for Login {
 /// A database server. Calls write only what differs. The server records the owners of databases and users.
 #[async_trait]
 pub trait Sql: Send + Sync {
-    /// Ensures the database (utf8mb3) and the user `'name'@'%'` with this password and all privileges on it. Returns
-    /// whether it wrote. Writes nothing if a claim does not cover the database or the user.
-    async fn ensure(&self, server: &SqlServer, grant: &SqlGrant) -> PortResult<bool>;
+    /// Ensures the database and the user `'name'@'%'` with this password and all privileges on it. Does not change the
+    /// character set of an existing database. Writes nothing if a claim does not cover the database or the user.
+    async fn ensure(&self, server: &SqlServer, grant: &SqlGrant) -> PortResult<SqlOutcome>;
     async fn has_database(&self, server: &SqlServer, database: &str) -> PortResult<bool>;
     /// Keeps a database that the claim does not cover.
     async fn drop_database(&self, server: &SqlServer, database: &str, claim: &Claim) -> PortResult<()>;
@@ -140,9 +140,18 @@ pub struct SqlServer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlGrant {
     pub database: String,
+    pub charset: Charset,
     pub database_claim: Claim,
     pub user: Login,
     pub user_claim: Claim,
+}
+
+/// What a call found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SqlOutcome {
+    pub wrote: bool,
+    /// Character set of a database that existed before, if it is not the wanted one.
+    pub other_charset: Option<String>,
 }
 
 /// A message bus, through RabbitMQ's management API. Calls write only what differs. Virtual hosts carry their owner in
@@ -178,12 +187,12 @@ pub struct BusGrant {
     pub user_claim: Claim,
 }
 
-/// The identity service, through its v3 API. Calls write only what differs. Endpoints and users carry their owner in their
-/// description. Projects and roles are shared; they are never removed.
+/// The identity service, through its v3 API. Calls write only what differs. Endpoints, users and domains carry their owner in
+/// their description, roles of services all objects that need them. Other roles and projects stay.
 #[async_trait]
 pub trait Identity: Send + Sync {
-    /// Ensures all entries in the default domain. Returns whether it wrote. Does not change an endpoint or a user that its
-    /// claim does not cover.
+    /// Ensures all entries. Returns whether it wrote. Does not change an endpoint, a user or a domain that its claim does
+    /// not cover.
     async fn ensure(&self, server: &IdentityLogin, entries: &IdentityEntries) -> PortResult<bool>;
     /// Removes the endpoints of a service type in the region, or in all regions if none is given, and the service once
     /// it has no endpoint. Keeps endpoints that the claim does not cover.
@@ -195,7 +204,17 @@ pub trait Identity: Send + Sync {
         claim: &Claim,
     ) -> PortResult<()>;
     /// Keeps a user that the claim does not cover.
-    async fn drop_user(&self, server: &IdentityLogin, user: &str, claim: &Claim) -> PortResult<()>;
+    async fn drop_user(
+        &self,
+        server: &IdentityLogin,
+        domain: &Domain,
+        user: &str,
+        claim: &Claim,
+    ) -> PortResult<()>;
+    /// Removes a domain with everything in it. Keeps a domain that the claim does not cover.
+    async fn drop_domain(&self, server: &IdentityLogin, domain: &str, claim: &Claim) -> PortResult<()>;
+    /// Removes a role that no other object needs and no user holds. Keeps a role that no object has created.
+    async fn release_role(&self, server: &IdentityLogin, role: &str, owner: &str) -> PortResult<()>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,8 +227,12 @@ pub struct IdentityLogin {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IdentityEntries {
+    /// The object that needs the roles of services.
+    pub owner: String,
+    pub domains: Vec<IdentityDomainEntry>,
     pub projects: Vec<String>,
     pub roles: Vec<String>,
+    pub service_roles: Vec<String>,
     pub services: Vec<IdentityService>,
     pub users: Vec<IdentityAccount>,
 }
@@ -222,11 +245,17 @@ pub struct IdentityService {
 }
 
 #[derive(Clone, Debug, PartialEq)]
+pub struct IdentityDomainEntry {
+    pub name: String,
+    pub claim: Claim,
+}
+
+#[derive(Clone, Debug, PartialEq)]
 pub struct IdentityAccount {
     pub login: Login,
     pub claim: Claim,
-    pub project: String,
-    pub roles: Vec<String>,
+    pub domain: Domain,
+    pub grants: Vec<Grant>,
 }
 
 /// Agents on nodes, through the registry they report to.
@@ -265,15 +294,52 @@ pub enum AdminState {
     Unmanaged,
 }
 
-/// Clock and random numbers.
+/// Clock, random numbers, and keys made of them.
 pub trait Environment: Send + Sync {
     fn now(&self) -> Timestamp;
     /// A random password of letters and digits.
     fn password(&self, length: usize) -> String;
-    /// A Fernet key: 32 bytes in URL-safe base64.
-    fn fernet_key(&self) -> String;
+    /// Random bytes as text.
+    fn bytes(&self, length: usize, encoding: Encoding) -> String;
+    /// A random UUID.
+    fn uuid(&self) -> String;
+    /// A certificate and its private key, as PEM.
+    fn certificate(&self, request: &CertificateRequest<'_>) -> PortResult<KeyPair>;
+    /// An ed25519 key pair in the format of OpenSSH.
+    fn ssh_key(&self) -> PortResult<KeyPair>;
     /// A random number from 0 to 1, to spread reconciles over time.
     fn jitter(&self) -> f64;
+}
+
+/// A private key and what may be published. The debug output hides the private key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyPair {
+    pub public: String,
+    pub private: String,
+}
+
+impl std::fmt::Debug for KeyPair {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "KeyPair({})", self.public)
+    }
+}
+
+/// A certificate to issue.
+pub struct CertificateRequest<'a> {
+    pub common_name: &'a str,
+    /// DNS names and IP addresses.
+    pub alternative_names: &'a [String],
+    pub not_before: Timestamp,
+    pub not_after: Timestamp,
+    pub signer: Signer<'a>,
+}
+
+/// What signs a certificate.
+pub enum Signer<'a> {
+    /// Its own key, this one or a new one: the certificate is an authority.
+    Itself(Option<&'a str>),
+    /// An authority. The certificate gets a new key.
+    Authority(&'a KeyPair),
 }
 
 #[derive(Clone)]

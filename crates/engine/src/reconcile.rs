@@ -8,7 +8,7 @@ use openstack_operator_model::condition::{ConditionType, Progress, Stall};
 use openstack_operator_model::lower::{self, Instance, Observed};
 use openstack_operator_model::plan::{Container, Plan, SecretContent, SecretPlan};
 use openstack_operator_model::service::{AnyObject, AnyService};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::engine::{Engine, FINALIZER, Key, Outcome, Stop, catch_panic, instance};
 use crate::gather::{self, Gathered};
@@ -102,7 +102,8 @@ impl Engine {
         let needs = catch_panic("determining needs", || Ok(decoded.needs()))?;
         let gathered = self.gather(key, &needs, &work.status).await?;
         work.status.uses.clone_from(&gathered.uses);
-        if !(needs.objects.is_empty() && needs.secrets.is_empty() && needs.after.is_empty()) {
+        let has_inputs = !(needs.objects.is_empty() && needs.secrets.is_empty() && needs.after.is_empty());
+        if has_inputs || !gathered.progress.is_met() {
             work.record(ConditionType::InputsReady, gathered.progress.clone());
         }
         if work.is_stopped() {
@@ -112,13 +113,17 @@ impl Engine {
         if work.is_stopped() {
             return Ok(());
         }
-        let plan = self.plan(object, decoded.as_ref(), &gathered, work)?;
-        let effects = self.effects(&key.namespace, &plan).await?;
-        let has_recorded = work.record_effects(&effects);
-        if !has_recorded || claim == Claim::New {
+        let plan = self.plan(decoded.as_ref(), &gathered, work)?;
+        if !work.record_release(&plan, decoded.runtime(&self.site).release) {
             return Ok(());
         }
-        let observed = self.ensure_config(&instance, &plan, &gathered, work).await?;
+        let effects = self.effects(&key.namespace, &plan).await?;
+        let (has_effects, has_scale) = (work.record_effects(&effects), work.record_scale(&plan));
+        if !has_effects || !has_scale || claim == Claim::New {
+            return Ok(());
+        }
+        let mut observed = self.ensure_config(&instance, &plan, &gathered, work).await?;
+        observed.removed_pods = self.removed_pods(key, &plan, work).await?;
         let manifests = catch_panic("lowering", || Ok(lower::lower(&instance, &plan, &observed)))?;
         let planned = Planned {
             key,
@@ -130,6 +135,7 @@ impl Engine {
         };
         self.phases(&planned, work).await?;
         work.record_install(&plan);
+        work.forget_removed_pods(&plan, &observed.removed_pods);
         work.confirm_effects();
         if !work.is_stopped() {
             work.current = ConditionType::Pruned;
@@ -148,24 +154,18 @@ impl Engine {
     }
 
     /// Plans an object, and reports what others may know about it.
-    fn plan(
-        &self,
-        object: &DynamicObject,
-        decoded: &dyn AnyObject,
-        gathered: &Gathered,
-        work: &mut Work,
-    ) -> Result<Plan, Stop> {
+    fn plan(&self, decoded: &dyn AnyObject, gathered: &Gathered, work: &mut Work) -> Result<Plan, Stop> {
         let memory = work.status.memory.clone();
-        let family = self.site.images.family(object.data.get("spec").unwrap_or(&Value::Null));
+        let runtime = decoded.runtime(&self.site);
         let plan = catch_panic("planning", || {
             let plan = decoded.plan(&gathered.resolved, &self.site, &memory)?;
             if plan.has_images() {
-                work.status.check_family(family)?;
+                work.status.check_runtime(runtime)?;
             }
             Ok(plan)
         })?;
         if plan.has_images() {
-            work.status.family = Some(family);
+            work.status.family = Some(runtime.family);
         }
         work.status.endpoint.clone_from(&plan.endpoint);
         // Dependents may plan with it before it serves; their effects on it wait until it is Available.
@@ -206,10 +206,7 @@ impl Engine {
                 observed.secrets.insert(name, facts);
             }
         }
-        // A key ring depends on a task, whose identity depends on other Secrets.
-        let (rings, others): (Vec<&SecretPlan>, Vec<&SecretPlan>) =
-            plan.secrets.iter().partition(|secret| matches!(secret.content, SecretContent::KeyRing(_)));
-        for secret in others.into_iter().chain(rings) {
+        for secret in in_order(&plan.secrets) {
             let replaceable = work.replaceable();
             let owner = Owner { instance, plan, observed: &observed, replaceable };
             let ensured = self.ensure_secret(&owner, secret).await?;
@@ -243,14 +240,22 @@ impl Engine {
     }
 }
 
+/// Secrets in the order in which they are ensured. A key ring depends on a task, whose identity depends on other Secrets;
+/// files with the keys of a ring depend on it.
+fn in_order(secrets: &[SecretPlan]) -> Vec<&SecretPlan> {
+    let mut sorted: Vec<&SecretPlan> = secrets.iter().collect();
+    sorted.sort_by_key(|secret| match &secret.content {
+        SecretContent::KeyRing(_) => 1,
+        content if content.has_keys_of_ring() => 2,
+        _ => 0,
+    });
+    sorted
+}
+
 /// Secrets that the operator does not write, and whose changes restart pods.
 fn foreign_secrets(plan: &Plan) -> Vec<String> {
-    let containers = plan
-        .workloads
-        .iter()
-        .flat_map(|workload| workload.pod.setup.iter().chain(&workload.pod.containers))
-        .chain(plan.tasks.iter().map(|task| &task.container));
-    let mut names: Vec<String> = containers
+    let mut names: Vec<String> = plan
+        .containers()
         .flat_map(Container::rolling_secrets)
         .filter(|name| !plan.secrets.iter().any(|secret| secret.name == **name))
         .cloned()

@@ -16,7 +16,8 @@ use crate::engine::{Engine, Key};
 use crate::gather::Gathered;
 use crate::phase::Planned;
 use crate::ports::{
-    IdentityAccount, IdentityEntries, IdentityLogin, IdentityService, Login, PortError, PortResult,
+    IdentityAccount, IdentityDomainEntry, IdentityEntries, IdentityLogin, IdentityService, Login, PortError,
+    PortResult,
 };
 use crate::reconcile::progress_or_failure;
 use crate::work::Work;
@@ -155,9 +156,16 @@ impl Engine {
             claim: work.claim(EffectKind::CatalogService, provider, &entry.service_type),
             entry: entry.clone(),
         });
+        let domains = catalog.domains.iter().map(|domain| IdentityDomainEntry {
+            claim: work.claim(EffectKind::IdentityDomain, provider, &domain.name),
+            name: domain.name.clone(),
+        });
         let mut entries = IdentityEntries {
+            owner: work.key.to_string(),
+            domains: domains.collect(),
             projects: catalog.projects.clone(),
             roles: catalog.roles.clone(),
+            service_roles: catalog.service_roles.clone(),
             services: services.collect(),
             users: Vec::new(),
         };
@@ -166,10 +174,10 @@ impl Engine {
                 return Ok(Err(Progress::waiting(incomplete_secret(&user.password.secret))));
             };
             entries.users.push(IdentityAccount {
-                claim: work.claim(EffectKind::IdentityUser, provider, &user.name),
+                claim: work.claim_in(&user.domain, EffectKind::IdentityUser, provider, &user.name),
                 login: Login { username: user.name.clone(), password },
-                project: user.project.clone(),
-                roles: user.roles.clone(),
+                domain: user.domain.clone(),
+                grants: user.grants.clone(),
             });
         }
         Ok(Ok((login, entries)))

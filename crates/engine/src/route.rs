@@ -12,6 +12,7 @@ use openstack_operator_model::need::{Needs, ObjectNeed};
 use crate::engine::{FINALIZER, Key};
 use crate::index::ChildIndex;
 use crate::ports::ChildReference;
+use crate::recent::RecentObjects;
 
 type Location = (Kind, String, String);
 
@@ -47,7 +48,8 @@ impl NeedIndex {
         let mut locations: Vec<Location> = needs.objects.iter().map(object).collect();
         locations.extend(needs.secrets.iter().map(|need| location(SECRET, &need.name)));
         let after = needs.after.iter().map(|dependency| (&dependency.kind, &dependency.name));
-        let later = needs.later.iter().map(|reference| (&reference.kind, &reference.name));
+        let later =
+            needs.later.iter().chain(&needs.before_tasks).map(|reference| (&reference.kind, &reference.name));
         locations.extend(after.chain(later).filter_map(|(kind, name)| {
             let kind = kinds.iter().find(|known| known.kind == *kind)?;
             Some(location(*kind, name))
@@ -105,17 +107,24 @@ pub struct Router {
     /// Objects in the current relist so far.
     listed: HashSet<(String, String)>,
     children: Arc<ChildIndex>,
+    recent: Arc<RecentObjects>,
 }
 
 impl Router {
-    pub fn new(kind: Kind, kinds: Arc<[Kind]>, children: Arc<ChildIndex>) -> Self {
-        Self { kind, kinds, known: HashMap::new(), listed: HashSet::new(), children }
+    pub fn new(
+        kind: Kind,
+        kinds: Arc<[Kind]>,
+        children: Arc<ChildIndex>,
+        recent: Arc<RecentObjects>,
+    ) -> Self {
+        Self { kind, kinds, known: HashMap::new(), listed: HashSet::new(), children, recent }
     }
 
     /// Objects that an event affects.
     pub fn route<K>(&mut self, event: Event<PartialObjectMeta<K>>, needs: &NeedIndex) -> Vec<Key> {
         match event {
             Event::Init => {
+                self.recent.forget_kind(self.kind);
                 self.listed.clear();
                 Vec::new()
             }
@@ -137,6 +146,7 @@ impl Router {
 
     fn changed(&mut self, metadata: &ObjectMeta, needs: &NeedIndex) -> Vec<Key> {
         let location = location_of(metadata);
+        self.recent.changed(self.kind, &location.0, &location.1, metadata.resource_version.as_deref());
         if self.kind == NODE {
             return self.node_changed(location, metadata, needs);
         }
@@ -192,6 +202,7 @@ impl Router {
     }
 
     fn deleted(&mut self, location: &(String, String), needs: &NeedIndex) -> Vec<Key> {
+        self.recent.changed(self.kind, &location.0, &location.1, None);
         if self.kind == NODE {
             self.known.remove(location);
             return needs.needed_by(&any_node());
@@ -273,7 +284,8 @@ mod tests {
 
     fn router(kind: Kind) -> (Router, Arc<ChildIndex>) {
         let children = Arc::new(ChildIndex::default());
-        (Router::new(kind, Arc::from([THING]), children.clone()), children)
+        let recent = Arc::new(RecentObjects::new(vec![THING]));
+        (Router::new(kind, Arc::from([THING]), children.clone(), recent), children)
     }
 
     fn key() -> Key {

@@ -18,6 +18,7 @@ use crate::engine::{Engine, Key, Outcome};
 use crate::index::ChildIndex;
 use crate::metrics::Metrics;
 use crate::queue::Queue;
+use crate::recent::RecentObjects;
 use crate::route::Router;
 
 /// Concurrent reconciles. More would only queue up at the API server.
@@ -28,6 +29,7 @@ const DEBOUNCE: Duration = Duration::from_millis(50);
 pub struct Runner {
     pub engine: Arc<Engine>,
     pub children: Arc<ChildIndex>,
+    pub recent: Arc<RecentObjects>,
     pub metrics: Metrics,
     /// How often external state without a watch is compared: catalogs, databases, message buses.
     pub drift_interval: Duration,
@@ -41,7 +43,7 @@ impl Runner {
         let mut tasks = JoinSet::new();
         let mut lists = Vec::new();
         for kind in kinds.iter().chain(CHILD_KINDS).chain(&[POD, NODE]).copied() {
-            let router = Router::new(kind, kinds.clone(), self.children.clone());
+            let router = Router::new(kind, kinds.clone(), self.children.clone(), self.recent.clone());
             let (listed, list) = oneshot::channel();
             lists.push(list);
             tasks.spawn(watch(

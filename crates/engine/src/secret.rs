@@ -1,7 +1,7 @@
 //! Secrets: generates missing values, fills in templates, rotates keys. Values stay in this file and in the ports. A Secret
 //! of the user under the name of a planned one is used and not changed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -16,20 +16,24 @@ use openstack_operator_model::kind::{JOB, SECRET};
 use openstack_operator_model::lower::{
     Instance, Observed, ROTATIONS_ANNOTATION, SecretFacts, TASK_ANNOTATION, manifest, task,
 };
-use openstack_operator_model::plan::{Entry, KeyRing, Piece, Plan, SecretContent, SecretKey, SecretPlan};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use openstack_operator_model::plan::{
+    Encoding, KeyRing, Plan, SSH_KEYS, SecretContent, SecretKey, SecretPlan,
+};
 use serde_json::json;
 
 use crate::apply::{Applied, hand_over_remedy, is_of_user};
 use crate::engine::Engine;
-use crate::ports::PortResult;
+use crate::ports::{KeyPair, PortResult};
 pub(crate) use crate::secret::content::Values;
 use crate::secret::content::{REVISION_KEY, is_lost, revision, revision_key, unlike, values};
 
+mod certificate;
 mod content;
+mod entries;
 
 /// Length of the key of the hash of the values.
 const REVISION_KEY_LENGTH: usize = 32;
+const FERNET_KEY_BYTES: usize = 32;
 const ROTATED_AT: &str = "openstack.k8s.io/rotated-at";
 const RETIRED: &str = "openstack.k8s.io/retired-keys";
 const REQUEST: &str = "openstack.k8s.io/rotation-request";
@@ -62,8 +66,19 @@ impl Replaceable<'_> {
     }
 }
 
-/// Keys and annotations of a key ring, and the time until its next rotation.
-type Ring = (Values, Values, Option<Duration>);
+/// Values and annotations of a Secret, and the time until values must change.
+struct Made {
+    values: Values,
+    annotations: Values,
+    due: Option<Duration>,
+}
+
+impl Made {
+    /// Values that stay.
+    fn once(values: Values) -> Self {
+        Self { values, annotations: Values::new(), due: None }
+    }
+}
 
 /// Result of ensuring a Secret.
 pub(crate) struct Ensured {
@@ -84,12 +99,13 @@ impl Engine {
     /// Ensures a Secret of the plan, keeping its existing values.
     pub(crate) async fn ensure_secret(&self, owner: &Owner<'_>, plan: &SecretPlan) -> PortResult<Ensured> {
         let instance = owner.instance;
-        let mut live = self.ports.cluster.get(SECRET, &instance.namespace, &plan.name).await?;
-        if let Some(found) = live.as_ref().filter(|live| is_of_user(live, &instance.uid)) {
+        let found = self.ports.cluster.get(SECRET, &instance.namespace, &plan.name).await?;
+        if let Some(found) = found.as_ref().filter(|found| is_of_user(found, &instance.uid)) {
             return self.use_secret_of_user(instance, plan, found).await;
         }
-        let known = live.as_ref().map(values).unwrap_or_default();
-        if is_lost(&plan.content, live.as_ref(), &known) {
+        let known = found.as_ref().map(values).unwrap_or_default();
+        let mut live = found.as_ref();
+        if is_lost(&plan.content, live, &known) {
             if !owner.replaceable.contains(plan) {
                 let progress = Progress::stalled(lost_message(instance, &plan.name));
                 return Ok(Ensured::unfinished(progress));
@@ -97,16 +113,9 @@ impl Engine {
             // The record of the lost values does not apply to new ones.
             live = None;
         }
-        let (wanted, mut annotations, due) = match &plan.content {
-            SecretContent::Entries(entries) => {
-                match self.resolve_entries(instance, plan, entries, &known).await? {
-                    Ok(values) => (values, Values::new(), None),
-                    Err(progress) => return Ok(Ensured::unfinished(progress)),
-                }
-            }
-            SecretContent::KeyRing(ring) => {
-                self.rotate_ring(owner, (&plan.name, ring), live.as_ref(), known).await?
-            }
+        let Made { values: wanted, mut annotations, due } = match self.make(owner, plan, live, known).await? {
+            Ok(made) => made,
+            Err(progress) => return Ok(Ensured::unfinished(progress)),
         };
         let mut metadata = instance.metadata(&plan.name, None);
         if plan.retained {
@@ -114,18 +123,49 @@ impl Engine {
         }
         let rotations =
             annotations.get(ROTATIONS_ANNOTATION).and_then(|count| count.parse().ok()).unwrap_or(0);
-        let key = live.as_ref().and_then(revision_key).cloned();
+        let key = live.and_then(revision_key).cloned();
         let key = key.unwrap_or_else(|| self.ports.environment.password(REVISION_KEY_LENGTH));
         annotations.insert(REVISION_KEY.to_owned(), key);
         metadata.annotations = Some(annotations);
         let data: Values = wanted.iter().map(|(key, value)| (key.clone(), STANDARD.encode(value))).collect();
         let fields = [("type", json!("Opaque")), ("data", json!(data))];
-        match self.apply(&instance.namespace, &manifest(SECRET, &plan.name, &metadata, fields)).await? {
+        let manifest = manifest(SECRET, &plan.name, &metadata, fields);
+        match self.apply_to(&instance.namespace, &manifest, found).await? {
             Applied::Live(live) | Applied::Limited(live, _) => {
                 let facts = SecretFacts { revision: revision(&live), rotations };
                 Ok(Ensured { facts, progress: Progress::Done, due, remark: None })
             }
             Applied::NotYet(progress) => Ok(Ensured::unfinished(progress)),
+        }
+    }
+
+    /// The values that a Secret must have. Generated ones are kept if they exist.
+    async fn make(
+        &self,
+        owner: &Owner<'_>,
+        plan: &SecretPlan,
+        live: Option<&DynamicObject>,
+        known: Values,
+    ) -> PortResult<Result<Made, Progress>> {
+        match &plan.content {
+            SecretContent::Entries(entries) => {
+                let values = self.resolve_entries(owner.instance, plan, entries, &known).await?;
+                Ok(values.map(Made::once))
+            }
+            SecretContent::KeyRing(ring) => {
+                Ok(Ok(self.rotate_ring(owner, (&plan.name, ring), live, known).await?))
+            }
+            SecretContent::Certificate(certificate) => {
+                self.renew_certificate(owner.instance, certificate, live, known).await
+            }
+            SecretContent::SshKey => {
+                if !is_lost(&plan.content, live, &known) {
+                    return Ok(Ok(Made::once(known)));
+                }
+                let KeyPair { public, private } = self.ports.environment.ssh_key()?;
+                let values = SSH_KEYS.map(str::to_owned).into_iter().zip([private, public]);
+                Ok(Ok(Made::once(values.collect())))
+            }
         }
     }
 
@@ -143,6 +183,10 @@ impl Engine {
                     Ok(wanted) => (unlike(&known, &wanted), 0, None),
                     Err(progress) => return Ok(Ensured::unfinished(progress)),
                 }
+            }
+            SecretContent::Certificate(_) | SecretContent::SshKey => {
+                let is_lost = is_lost(&plan.content, Some(found), &known);
+                (is_lost.then(|| "does not have all keys".to_owned()), 0, None)
             }
             SecretContent::KeyRing(ring) => {
                 let numbers = known.keys().filter_map(|number| number.parse().ok()).collect();
@@ -184,58 +228,6 @@ impl Engine {
         Ok(secret.and_then(|secret| values(&secret).remove(&key.key)))
     }
 
-    async fn resolve_entries(
-        &self,
-        instance: &Instance,
-        plan: &SecretPlan,
-        entries: &BTreeMap<String, Entry>,
-        known: &Values,
-    ) -> PortResult<Result<Values, Progress>> {
-        let mut wanted = Values::new();
-        for (key, entry) in entries {
-            let value = match entry {
-                Entry::Password { length } => known
-                    .get(key)
-                    .filter(|value| !value.is_empty())
-                    .cloned()
-                    .unwrap_or_else(|| self.ports.environment.password(*length)),
-                Entry::Text(text) => text.clone(),
-                Entry::Template(_) => continue,
-            };
-            wanted.insert(key.clone(), value);
-        }
-        for (key, entry) in entries {
-            let Entry::Template(pieces) = entry else { continue };
-            let mut text = String::new();
-            for piece in pieces {
-                let (source, escaped) = match piece {
-                    Piece::Text(part) => {
-                        text.push_str(part);
-                        continue;
-                    }
-                    Piece::Value(source) => (source, false),
-                    Piece::Escaped(source) => (source, true),
-                };
-                let value = if source.secret == plan.name {
-                    wanted.get(&source.key).cloned()
-                } else {
-                    self.secret_value(&instance.namespace, source).await?
-                };
-                let Some(value) = value else {
-                    let message = format!("Secret {} has no key {}", source.secret, source.key);
-                    return Ok(Err(Progress::waiting(message)));
-                };
-                if escaped {
-                    text.extend(utf8_percent_encode(&value, NON_ALPHANUMERIC));
-                } else {
-                    text.push_str(&value);
-                }
-            }
-            wanted.insert(key.clone(), text);
-        }
-        Ok(Ok(wanted))
-    }
-
     /// Rotates a key ring if it is due. **Invariant:** the loss of some keys never removes others, since existing tokens
     /// and credentials may still need them. A ring does not rotate, and loses no key, before the data is encrypted with
     /// the key of its last rotation.
@@ -245,30 +237,38 @@ impl Engine {
         (name, ring): (&str, &KeyRing),
         live: Option<&DynamicObject>,
         mut keys: Values,
-    ) -> PortResult<Ring> {
+    ) -> PortResult<Made> {
         let now = self.ports.environment.now();
         keys.retain(|number, _| number.parse::<u32>().is_ok());
-        keys.entry("0".to_owned()).or_insert_with(|| self.ports.environment.fernet_key());
+        keys.entry("0".to_owned()).or_insert_with(|| self.fernet_key());
         if keys.len() < 2 {
-            keys.insert("1".to_owned(), self.ports.environment.fernet_key());
+            keys.insert("1".to_owned(), self.fernet_key());
         }
         let numbers = keys.keys().filter_map(|number| number.parse().ok()).collect();
         let (state, mut rotations) = ring_state(ring, live, numbers, now);
         let rotation = match keyring::decide(ring, &state, now) {
             Decision::Wait(until) => {
                 let due = now.duration_until(until).unsigned_abs();
-                return Ok((keys, ring_annotations(&state, rotations), Some(due)));
+                return Ok(Made {
+                    values: keys,
+                    annotations: ring_annotations(&state, rotations),
+                    due: Some(due),
+                });
             }
             // The end of the task triggers the next attempt.
             Decision::Rotate(_) if !self.is_reencrypted(owner, name, rotations).await? => {
-                return Ok((keys, ring_annotations(&state, rotations), None));
+                return Ok(Made {
+                    values: keys,
+                    annotations: ring_annotations(&state, rotations),
+                    due: None,
+                });
             }
             Decision::Rotate(rotation) => rotation,
         };
         if let Some(staged) = keys.remove("0") {
             keys.insert(rotation.primary.to_string(), staged);
         }
-        keys.insert("0".to_owned(), self.ports.environment.fernet_key());
+        keys.insert("0".to_owned(), self.fernet_key());
         keys.retain(|number, _| !rotation.dropped.iter().any(|dropped| dropped.to_string() == *number));
         rotations += 1;
         let state = RingState {
@@ -279,7 +279,11 @@ impl Engine {
         };
         tracing::info!(condition = ring.condition, rotations, "rotated keys");
         let due = next_rotation(ring, &state, now);
-        Ok((keys, ring_annotations(&state, rotations), Some(due)))
+        Ok(Made { values: keys, annotations: ring_annotations(&state, rotations), due: Some(due) })
+    }
+
+    fn fernet_key(&self) -> String {
+        self.ports.environment.bytes(FERNET_KEY_BYTES, Encoding::Base64Url)
     }
 
     /// Whether the task that follows the last rotation of a key ring is complete.

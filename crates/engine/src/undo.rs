@@ -1,6 +1,7 @@
 //! Undoing effects: removes what an object created on other servers, and nothing that belongs to others.
 
 use openstack_operator_model::common::Reference;
+use openstack_operator_model::plan::Domain;
 use openstack_operator_model::status::{DatabaseServer, Effect, EffectKind, IdentityServer, Provides};
 
 use crate::claim::{Adoption, Claim};
@@ -85,7 +86,10 @@ impl Engine {
                 let server = DatabaseServer { host: host.to_owned(), port, admin_port: port, secret };
                 Provides { database: Some(server), ..Provides::default() }
             }
-            EffectKind::CatalogService | EffectKind::IdentityUser => {
+            EffectKind::CatalogService
+            | EffectKind::IdentityUser
+            | EffectKind::IdentityDomain
+            | EffectKind::IdentityRole => {
                 let server = IdentityServer {
                     internal_url: address.to_owned(),
                     public_url: address.to_owned(),
@@ -108,9 +112,10 @@ impl Engine {
             EffectKind::MessagingHost | EffectKind::MessagingUser => {
                 self.undo_messaging(key, effect, provides).await
             }
-            EffectKind::CatalogService | EffectKind::IdentityUser => {
-                self.undo_identity(key, effect, provides).await
-            }
+            EffectKind::CatalogService
+            | EffectKind::IdentityUser
+            | EffectKind::IdentityDomain
+            | EffectKind::IdentityRole => self.undo_identity(key, effect, provides).await,
         }
     }
 
@@ -144,12 +149,17 @@ impl Engine {
     async fn undo_identity(&self, key: &Key, effect: &Effect, provides: &Provides) -> PortResult<Option<()>> {
         let Some(server) = &provides.identity else { return Ok(None) };
         let Some(login) = self.identity_login(&key.namespace, server).await? else { return Ok(None) };
-        let claim = claim(key, effect);
+        let (identity, name, claim) = (&self.ports.identity, &effect.name, claim(key, effect));
         Ok(ignore_failure(match effect.kind {
             EffectKind::CatalogService => {
-                self.ports.identity.drop_service(&login, &effect.name, effect.region.as_deref(), &claim).await
+                identity.drop_service(&login, name, effect.region.as_deref(), &claim).await
             }
-            _ => self.ports.identity.drop_user(&login, &effect.name, &claim).await,
+            EffectKind::IdentityDomain => identity.drop_domain(&login, name, &claim).await,
+            EffectKind::IdentityRole => identity.release_role(&login, name, &claim.owner).await,
+            _ => {
+                let domain = Domain::from(effect.domain.as_deref());
+                identity.drop_user(&login, &domain, name, &claim).await
+            }
         }))
     }
 }

@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 use kube::core::DynamicObject;
-use openstack_operator_model::plan::MemberProtocol;
+use openstack_operator_model::plan::{Endpoint, MemberProtocol};
 use openstack_operator_model::service::{Command, MemberView};
 use serde_json::Value;
 
@@ -71,20 +71,17 @@ impl Engine {
         protocol: &MemberProtocol,
         pod: &DynamicObject,
     ) -> PortResult<Option<MemberServer>> {
-        let (MemberProtocol::Sql { port, secret } | MemberProtocol::Bus { port, secret }) = protocol;
+        let (MemberProtocol::Sql { port, secret } | MemberProtocol::Bus { port, secret, .. }) = protocol;
         let address = pod.data.pointer("/status/podIP").and_then(Value::as_str);
         let login = self.login(namespace, secret).await?;
         Ok(address.zip(login).map(|(host, administrator)| match protocol {
             MemberProtocol::Sql { .. } => {
                 MemberServer::Sql(SqlServer { host: host.to_owned(), port: *port, administrator })
             }
-            MemberProtocol::Bus { .. } => {
-                MemberServer::Bus(BusServer { management_url: url(host, *port), administrator })
+            MemberProtocol::Bus { scheme, .. } => {
+                let endpoint = Endpoint { scheme: *scheme, host: host.to_owned(), port: *port };
+                MemberServer::Bus(BusServer { management_url: endpoint.url(), administrator })
             }
         }))
     }
-}
-
-fn url(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("http://[{host}]:{port}") } else { format!("http://{host}:{port}") }
 }

@@ -7,7 +7,8 @@ use kube::core::DynamicObject;
 use openstack_operator_model::common::{ACCEPT_LOSS_ANNOTATION, ADOPT_ANNOTATION, Reference};
 use openstack_operator_model::condition::{ConditionType, Findings, Progress};
 use openstack_operator_model::lower::{Manifest, task};
-use openstack_operator_model::plan::Plan;
+use openstack_operator_model::plan::{Domain, Plan};
+use openstack_operator_model::release::Release;
 use openstack_operator_model::status::{Effect, EffectKind, ServiceStatus, Stage, Status};
 use serde_json::Value;
 
@@ -79,6 +80,24 @@ impl Work {
         self.findings.unmet().is_some()
     }
 
+    /// **Invariant:** the status records a release before anything of it is applied to the data of the object, so that the
+    /// object cannot go back. An object without pods only reports the release that all its children have reached.
+    pub(crate) fn record_release(&mut self, plan: &Plan, wanted: Release) -> bool {
+        if !plan.has_images() {
+            return true;
+        }
+        let is_recorded = self.status.data_release().is_none_or(|known| known == wanted);
+        self.status.release = Some(plan.upgrade.as_ref().map_or(wanted, |upgrade| upgrade.from));
+        if is_recorded || !plan.has_pods() {
+            return true;
+        }
+        self.requeue_now = true;
+        self.record(ConditionType::ConfigReady, Progress::waiting("not started"));
+        // Its pods still serve as before.
+        self.findings.available = Some(gather::is_true(&self.status, "Available"));
+        false
+    }
+
     /// Records the image whose database schema is in place: after the install task, or after all tasks of an upgrade.
     /// Neither a route nor the catalog has to follow, since the next image must not install a second time.
     pub(crate) fn record_install(&mut self, plan: &Plan) {
@@ -126,8 +145,20 @@ impl Work {
 
     /// The claim of the object to a recorded resource. It owns everything on a server that it provides itself.
     pub(crate) fn claim(&self, kind: EffectKind, provider: &Reference, name: &str) -> Claim {
+        self.claim_in(&Domain::Default, kind, provider, name)
+    }
+
+    /// The same for a resource of a domain of the identity service.
+    pub(crate) fn claim_in(
+        &self,
+        domain: &Domain,
+        kind: EffectKind,
+        provider: &Reference,
+        name: &str,
+    ) -> Claim {
         let is_it = |effect: &&Effect| {
-            effect.kind == kind && effect.provider == *provider && effect.name == name && self.wants(effect)
+            let is_same_name = effect.name == name && effect.domain.as_deref() == domain.name();
+            effect.kind == kind && effect.provider == *provider && is_same_name && self.wants(effect)
         };
         let is_confirmed = self.status.effects.iter().filter(is_it).any(|effect| !effect.pending);
         let adoption = if self.key.matches(provider) || self.adopted.contains(name) {
@@ -150,7 +181,10 @@ impl Work {
             let condition = match effect.kind {
                 EffectKind::Database | EffectKind::DatabaseUser => ConditionType::DatabaseReady,
                 EffectKind::MessagingHost | EffectKind::MessagingUser => ConditionType::MessagingReady,
-                EffectKind::CatalogService | EffectKind::IdentityUser => ConditionType::Registered,
+                EffectKind::CatalogService
+                | EffectKind::IdentityUser
+                | EffectKind::IdentityDomain
+                | EffectKind::IdentityRole => ConditionType::Registered,
             };
             self.wants(effect) && self.is_met(condition)
         };
@@ -160,7 +194,7 @@ impl Work {
         }
     }
 
-    fn is_met(&self, wanted: ConditionType) -> bool {
+    pub(crate) fn is_met(&self, wanted: ConditionType) -> bool {
         self.findings.parts.iter().any(|(condition, progress)| *condition == wanted && progress.is_met())
     }
 
@@ -179,6 +213,7 @@ impl Work {
             ready: false,
             waiting_for: Some(format!("not deployed: {}", skip.reason)),
             endpoint: None,
+            release: None,
             extent: None,
         });
         self.status.services = rows.into_iter().map(|(_, row)| row).chain(skipped).collect();
@@ -228,13 +263,15 @@ pub(crate) fn service_row(
     };
     let stage = child.stage?;
     let endpoint = live.pointer("/status/endpoint").and_then(Value::as_str).map(str::to_owned);
+    let status = gather::status(live).ok();
     let row = ServiceStatus {
         kind: child.kind.kind.to_owned(),
         name: child.name.clone(),
         ready: progress.is_met(),
         waiting_for,
         endpoint,
-        extent: gather::status(live).ok().and_then(|status| status.extent()),
+        release: status.as_ref().and_then(|status| status.release),
+        extent: status.and_then(|status| status.extent()),
     };
     Some((stage, row))
 }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::image::{Image, Images, Release};
+use crate::image::{Image, Images};
 use crate::oslo::Overrides;
+use crate::release::Release;
 use crate::schema;
 
 mod exposure;

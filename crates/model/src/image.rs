@@ -1,13 +1,13 @@
 //! Container images: families, registries, and the image reference of a component.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::release::{Release, Runtime};
 use crate::schema;
 
 /// Image family: Kolla's images, or this project's Debian images. Defaults to the operator's setting.
@@ -22,61 +22,21 @@ pub enum Family {
 }
 
 impl Family {
+    pub const ALL: [Self; 2] = [Self::Kolla, Self::Debian];
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Kolla => "kolla",
             Self::Debian => "debian",
         }
     }
-}
 
-/// Declares every release once, with its number.
-macro_rules! releases {
-    ($($(#[$attribute:meta])* $name:ident = $number:literal),+ $(,)?) => {
-        /// OpenStack release.
-        #[derive(
-            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-        )]
-        pub enum Release {
-            $($(#[$attribute])* #[serde(rename = $number)] $name,)+
+    /// Tag of the images of a release.
+    fn tag(self, release: Release) -> String {
+        match self {
+            Self::Kolla => format!("{}-ubuntu-noble", release.number()),
+            Self::Debian => release.number().to_owned(),
         }
-
-        impl Release {
-            /// From the oldest to the newest.
-            pub const ALL: &[Self] = &[$(Self::$name),+];
-
-            pub fn number(self) -> &'static str {
-                match self {
-                    $(Self::$name => $number,)+
-                }
-            }
-        }
-    };
-}
-
-releases! {
-    #[default] Epoxy = "2025.1",
-}
-
-/// Number of an unknown release.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownRelease(pub String);
-
-impl fmt::Display for UnknownRelease {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known: Vec<&str> = Release::ALL.iter().map(|release| release.number()).collect();
-        write!(formatter, "unknown release {:?}: known releases are {}", self.0, known.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownRelease {}
-
-impl FromStr for Release {
-    type Err = UnknownRelease;
-
-    fn from_str(number: &str) -> Result<Self, Self::Err> {
-        let mut all = Self::ALL.iter().copied();
-        all.find(|release| release.number() == number).ok_or_else(|| UnknownRelease(number.to_owned()))
     }
 }
 
@@ -139,15 +99,20 @@ pub struct ImageDefaults {
 }
 
 impl ImageDefaults {
-    /// Family of the images of an object with this spec.
-    pub fn family(&self, spec: &Value) -> Family {
-        let given = spec.pointer("/images/family").cloned();
-        given.and_then(|family| serde_json::from_value(family).ok()).unwrap_or(self.family)
+    /// What the pods of an object with this spec run.
+    pub fn runtime(&self, spec: &Value) -> Runtime {
+        fn given<T: DeserializeOwned>(spec: &Value, pointer: &str) -> Option<T> {
+            serde_json::from_value(spec.pointer(pointer)?.clone()).ok()
+        }
+        Runtime {
+            release: given(spec, "/release").unwrap_or_default(),
+            family: given(spec, "/images/family").unwrap_or(self.family),
+        }
     }
 
     /// The image reference. Specific settings override general ones.
-    pub fn reference(&self, names: ImageNames, images: &Images, image: &Image, release: Release) -> String {
-        let family = images.family.unwrap_or(self.family);
+    pub fn reference(&self, names: ImageNames, images: &Images, image: &Image, runtime: Runtime) -> String {
+        let Runtime { release, family } = runtime;
         // The operator's registry and tags apply to its own family only.
         let own = (family == self.family).then_some(self);
         let repository = image.repository.clone().unwrap_or_else(|| {
@@ -163,10 +128,7 @@ impl ImageDefaults {
             .clone()
             .or_else(|| images.tag.clone())
             .or_else(|| own.and_then(|defaults| defaults.tags.get(&release).cloned()))
-            .unwrap_or_else(|| match family {
-                Family::Kolla => format!("{}-ubuntu-noble", release.number()),
-                Family::Debian => release.number().to_owned(),
-            });
+            .unwrap_or_else(|| family.tag(release));
         let separator = if tag.starts_with("sha256:") { '@' } else { ':' };
         format!("{repository}{separator}{tag}")
     }
@@ -178,49 +140,69 @@ mod tests {
 
     const NAMES: ImageNames = ImageNames { kolla: "mariadb-server", debian: "mariadb" };
 
-    fn reference(images: &Images, image: &Image) -> String {
-        let defaults = ImageDefaults {
+    fn defaults() -> ImageDefaults {
+        ImageDefaults {
             family: Family::Debian,
             registry: Some("r:5000/o".into()),
             tags: BTreeMap::from([(Release::Epoxy, "t1".into())]),
-        };
-        defaults.reference(NAMES, images, image, Release::Epoxy)
+        }
+    }
+
+    fn reference(images: &Images, image: &Image, release: Release) -> String {
+        let defaults = defaults();
+        let family = defaults.runtime(&serde_json::json!({ "images": images })).family;
+        defaults.reference(NAMES, images, image, Runtime { release, family })
     }
 
     #[test]
     fn operator_defaults_apply_to_its_own_family_only() {
-        assert_eq!(reference(&Images::default(), &Image::default()), "r:5000/o/mariadb:t1");
+        let own = reference(&Images::default(), &Image::default(), Release::Epoxy);
+        assert_eq!(own, "r:5000/o/mariadb:t1");
         let kolla = Images { family: Some(Family::Kolla), ..Images::default() };
         assert_eq!(
-            reference(&kolla, &Image::default()),
+            reference(&kolla, &Image::default(), Release::Epoxy),
             "quay.io/openstack.kolla/mariadb-server:2025.1-ubuntu-noble"
         );
     }
 
     #[test]
     fn a_release_without_an_operator_tag_uses_the_tag_of_its_family() {
-        let defaults = |family| ImageDefaults { family, registry: None, tags: BTreeMap::new() };
-        let reference =
-            |family| defaults(family).reference(NAMES, &Images::default(), &Image::default(), Release::Epoxy);
-        assert_eq!(reference(Family::Debian), "openstack/mariadb:2025.1");
-        assert_eq!(reference(Family::Kolla), "quay.io/openstack.kolla/mariadb-server:2025.1-ubuntu-noble");
+        let tags = Runtime::all().map(|runtime| {
+            let defaults = ImageDefaults { family: runtime.family, registry: None, tags: BTreeMap::new() };
+            defaults.reference(NAMES, &Images::default(), &Image::default(), runtime)
+        });
+        assert_eq!(
+            tags.collect::<Vec<_>>(),
+            [
+                "quay.io/openstack.kolla/mariadb-server:2025.1-ubuntu-noble",
+                "openstack/mariadb:2025.1",
+                "quay.io/openstack.kolla/mariadb-server:2026.1-ubuntu-noble",
+                "openstack/mariadb:2026.1",
+            ]
+        );
     }
 
     #[test]
-    fn a_release_parses_from_its_number() {
-        for release in Release::ALL {
-            assert_eq!(release.number().parse(), Ok(*release));
-            assert_eq!(serde_json::to_value(release).ok(), Some(release.number().into()));
-        }
-        let unknown = "2020.1".parse::<Release>().unwrap_err();
-        assert_eq!(unknown.to_string(), "unknown release \"2020.1\": known releases are 2025.1");
+    fn a_tag_of_the_operator_applies_to_one_release() {
+        let tag = |release| reference(&Images::default(), &Image::default(), release);
+        assert_eq!(tag(Release::Epoxy), "r:5000/o/mariadb:t1");
+        assert_eq!(tag(Release::Gazpacho), "r:5000/o/mariadb:2026.1");
+    }
+
+    #[test]
+    fn the_runtime_is_that_of_the_spec_with_the_family_of_the_operator() {
+        let runtime = |spec| defaults().runtime(&spec);
+        let Runtime { release, family } = runtime(serde_json::json!({}));
+        assert_eq!((release, family), (Release::Epoxy, Family::Debian));
+        let given = serde_json::json!({ "release": "2026.1", "images": { "family": "kolla" } });
+        assert_eq!(runtime(given), Runtime { release: Release::Gazpacho, family: Family::Kolla });
     }
 
     #[test]
     fn the_image_of_the_component_overrides_the_defaults() {
         let images = Images { tag: Some("t2".into()), ..Images::default() };
         let image = Image { repository: Some("x/y".into()), tag: Some("sha256:12".into()) };
-        assert_eq!(reference(&images, &image), "x/y@sha256:12");
-        assert_eq!(reference(&images, &Image::default()), "r:5000/o/mariadb:t2");
+        assert_eq!(reference(&images, &image, Release::Epoxy), "x/y@sha256:12");
+        assert_eq!(reference(&images, &Image::default(), Release::Epoxy), "r:5000/o/mariadb:t2");
     }
 }

@@ -53,6 +53,7 @@ pub const DAEMON_SET: Kind = Kind::new("apps", "v1", "DaemonSet", "daemonsets");
 pub const PERSISTENT_VOLUME_CLAIM: Kind =
     Kind::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
 pub const JOB: Kind = Kind::new("batch", "v1", "Job", "jobs");
+pub const CRON_JOB: Kind = Kind::new("batch", "v1", "CronJob", "cronjobs");
 pub const POD_DISRUPTION_BUDGET: Kind =
     Kind::new("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
 pub const HTTP_ROUTE: Kind = Kind::new("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes");
@@ -79,6 +80,7 @@ pub const CHILD_KINDS: &[Kind] = &[
     STATEFUL_SET,
     DAEMON_SET,
     JOB,
+    CRON_JOB,
     POD_DISRUPTION_BUDGET,
     HTTP_ROUTE,
 ];

@@ -13,6 +13,7 @@ pub mod node;
 pub mod oslo;
 pub mod plan;
 pub mod quantity;
+pub mod release;
 pub mod schema;
 pub mod service;
 pub mod status;

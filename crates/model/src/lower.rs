@@ -8,12 +8,13 @@ use serde_json::Value;
 
 use crate::kind::Kind;
 use crate::name;
-use crate::plan::{Child, Plan, Workload};
+use crate::plan::{Child, Plan, Task, Workload};
 
 mod addition;
 mod config;
 mod expose;
 mod pod;
+mod schedule;
 pub mod task;
 mod volume;
 mod workload;
@@ -23,6 +24,8 @@ pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 const NAME_LABEL: &str = "app.kubernetes.io/name";
 pub const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 pub const COMPONENT_LABEL: &str = "app.kubernetes.io/component";
+/// Prefix of the component of pods that run on a schedule.
+pub const SCHEDULE_COMPONENT: &str = "schedule-";
 /// Kind of the object that a pod belongs to. The owner of a pod is a workload, which does not name it.
 pub const KIND_LABEL: &str = "openstack.k8s.io/kind";
 /// Hash of everything that defines a task. Another value is another task.
@@ -52,6 +55,8 @@ pub struct Observed {
     /// Image whose database schema is installed.
     pub installed: Option<String>,
     pub secrets: BTreeMap<String, SecretFacts>,
+    /// Pods that a scale-down has removed and whose records remain, by component.
+    pub removed_pods: BTreeMap<String, Vec<String>>,
 }
 
 /// Facts about a Secret without its values.
@@ -91,6 +96,14 @@ impl Manifest {
         match self.source {
             Source::Workload(index) => plan.workloads.get(index),
             Source::Task(_) | Source::Child(_) | Source::Other => None,
+        }
+    }
+
+    /// The task of a plan that the manifest comes from.
+    pub fn task<'a>(&self, plan: &'a Plan) -> Option<&'a Task> {
+        match self.source {
+            Source::Task(index) => plan.tasks.get(index),
+            Source::Workload(_) | Source::Child(_) | Source::Other => None,
         }
     }
 
@@ -147,6 +160,7 @@ pub fn lower(instance: &Instance, plan: &Plan, observed: &Observed) -> Manifests
         })
         .collect();
     workloads.extend(beside);
+    workloads.extend(schedule::manifests(&lowering));
     manifests.insert(Phase::Workloads, workloads);
     manifests.insert(Phase::Finish, after);
     manifests.insert(Phase::Exposure, expose::manifests(&lowering));

@@ -2,15 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 
 use crate::common::{Dependency, NameReference, Reference, Scheduling, Toleration};
 use crate::kind::Kind;
 use crate::node::Node;
+use crate::release::Release;
 use crate::service::Invalid;
 use crate::status::{
     CacheServers, ComputeServer, DatabaseServer, IdentityServer, MessagingServer, NetworkServer, NodeState,
-    NodeStatus, Provides,
+    NodeStatus, NotificationServer, Provides, Status,
 };
 
 /// All inputs that an object needs.
@@ -22,10 +24,14 @@ pub struct Needs {
     pub after: Vec<Dependency>,
     /// Objects that only some workloads wait for.
     pub later: Vec<Reference>,
+    /// Objects that some tasks wait for. Deletion does not follow this order, because they may use this object.
+    pub before_tasks: Vec<Reference>,
     /// Services whose cluster IPs are needed, as `name` or `name.namespace`.
     pub addresses: Vec<String>,
     /// Kinds of objects in the same namespace that users create to configure this object.
     pub peers: Vec<Kind>,
+    /// Objects that this one consists of, whose state planning reads if they exist.
+    pub parts: Vec<Reference>,
     /// Nodes that run pods of the object.
     pub nodes: Option<NodeNeed>,
 }
@@ -105,6 +111,12 @@ impl Needs {
         self
     }
 
+    #[must_use]
+    pub fn before_tasks(mut self, kind: Kind, name: Option<&str>) -> Self {
+        self.before_tasks.extend(name.map(|name| Reference::new(kind, name)));
+        self
+    }
+
     /// Nodes that match this scheduling.
     #[must_use]
     pub fn nodes(mut self, scheduling: &Scheduling) -> Self {
@@ -126,8 +138,10 @@ impl Needs {
         self.secrets.extend(other.secrets);
         self.after.extend(other.after);
         self.later.extend(other.later);
+        self.before_tasks.extend(other.before_tasks);
         self.addresses.extend(other.addresses);
         self.peers.extend(other.peers);
+        self.parts.extend(other.parts);
         self.nodes = self.nodes.or(other.nodes);
         self
     }
@@ -142,12 +156,34 @@ pub struct Resolved {
     pub addresses: BTreeMap<String, String>,
     /// Specs of peers that the object does not own, by kind and name.
     pub peers: BTreeMap<(String, String), Value>,
+    /// Existing parts of the object.
+    pub parts: BTreeMap<Reference, PartState>,
     /// Selected nodes and their labels.
     pub nodes: BTreeMap<String, Labels>,
     /// Nodes that are no longer selected but still hold resources.
     pub leaving: BTreeMap<String, Labels>,
     /// Nodes that belong to the object by its status.
     pub claimed: BTreeSet<String>,
+}
+
+/// State of an object that is part of another one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PartState {
+    pub spec: Value,
+    /// Release that it has reached; none if it has no data yet.
+    pub release: Option<Release>,
+    /// Whether the operator has fully applied its spec.
+    pub ready: bool,
+}
+
+impl PartState {
+    pub fn new(spec: Value, generation: Option<i64>, status: &Status) -> Self {
+        let is_ready = |found: &Condition| found.type_ == "Ready" && found.status == "True";
+        let is_current = status.observed_generation == generation;
+        let ready = is_current && status.conditions.iter().any(is_ready);
+        let release = status.data_release().or(status.release.filter(|_| ready));
+        Self { spec, release, ready }
+    }
 }
 
 impl Resolved {
@@ -189,6 +225,10 @@ impl Resolved {
 
     pub fn identity(&self, kind: Kind, name: &str, field: &str) -> Result<&IdentityServer, Invalid> {
         self.concern(kind, name, field, "identity service", |provides| provides.identity.as_ref())
+    }
+
+    pub fn notifications(&self, kind: Kind, name: &str, field: &str) -> Result<&NotificationServer, Invalid> {
+        self.concern(kind, name, field, "notifications", |provides| provides.notifications.as_ref())
     }
 
     fn concern<'a, T>(

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use crate::plan::{Piece, SecretKey};
+
 /// A configuration file. Sections and options are sorted, `DEFAULT` first, so equal settings render equally.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Document {
@@ -69,9 +71,7 @@ impl Document {
 
     pub fn render(&self) -> String {
         let mut text = String::new();
-        let first = self.sections.get_key_value("DEFAULT");
-        let others = self.sections.iter().filter(|(name, _)| *name != "DEFAULT");
-        for (name, options) in first.into_iter().chain(others) {
+        for (name, options) in default_first(&self.sections) {
             if !text.is_empty() {
                 text.push('\n');
             }
@@ -87,9 +87,95 @@ impl Document {
     }
 }
 
+fn default_first<T>(sections: &BTreeMap<String, T>) -> impl Iterator<Item = (&String, &T)> {
+    let first = sections.get_key_value("DEFAULT");
+    first.into_iter().chain(sections.iter().filter(|(name, _)| *name != "DEFAULT"))
+}
+
+/// A configuration file with values of Secrets. It is the template of a Secret; nothing but the engine fills in the values.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SecretDocument {
+    /// Lines by section and option.
+    sections: BTreeMap<String, BTreeMap<String, Vec<Piece>>>,
+}
+
+impl SecretDocument {
+    pub fn is_empty(&self) -> bool {
+        self.sections.is_empty()
+    }
+
+    /// Whether it sets an option.
+    pub fn contains(&self, section: &str, option: &str) -> bool {
+        self.sections.get(section).is_some_and(|options| options.contains_key(option))
+    }
+
+    /// Sets an option to values of Secrets, one per line.
+    pub fn set(&mut self, section: &str, option: &str, values: &[SecretKey]) {
+        let pieces = values.iter().flat_map(|key| line(option, vec![Piece::Option(key.clone())]));
+        self.insert(section, option, pieces.collect());
+    }
+
+    /// Sets an option to one value that consists of pieces, e.g. a URL.
+    pub fn set_template(&mut self, section: &str, option: &str, value: Vec<Piece>) {
+        self.insert(section, option, line(option, value).collect());
+    }
+
+    /// Sets a multi-valued option to all keys of a ring, the key that signs first.
+    pub fn set_keys(&mut self, section: &str, option: &str, ring: &str) {
+        let (before, after) = (format!("{option} = "), "\n".to_owned());
+        self.insert(section, option, vec![Piece::Keys { ring: ring.to_owned(), before, after }]);
+    }
+
+    fn insert(&mut self, section: &str, option: &str, lines: Vec<Piece>) {
+        self.sections.entry(section.to_owned()).or_default().insert(option.to_owned(), lines);
+    }
+
+    pub fn template(&self) -> Vec<Piece> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        for (name, options) in default_first(&self.sections) {
+            let space = if pieces.is_empty() { "" } else { "\n" };
+            pieces.push(Piece::Text(format!("{space}[{name}]\n")));
+            pieces.extend(options.values().flatten().cloned());
+        }
+        pieces
+    }
+}
+
+fn line(option: &str, value: Vec<Piece>) -> impl Iterator<Item = Piece> {
+    let (start, end) = (Piece::Text(format!("{option} = ")), Piece::Text("\n".to_owned()));
+    std::iter::once(start).chain(value).chain([end])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_document_with_values_of_secrets_is_a_template_without_values() {
+        let mut document = SecretDocument::default();
+        document.set("b", "kek", &[SecretKey::new("new", "key"), SecretKey::new("old", "key")]);
+        document.set_keys("b", "ring", "keys");
+        document.set_template("DEFAULT", "url", vec![Piece::Escaped(SecretKey::new("s", "password"))]);
+        let text = |text: &str| Piece::Text(text.to_owned());
+        let option = |secret: &str| Piece::Option(SecretKey::new(secret, "key"));
+        let ring = Piece::Keys { ring: "keys".into(), before: "ring = ".into(), after: "\n".into() };
+        let expected = vec![
+            text("[DEFAULT]\n"),
+            text("url = "),
+            Piece::Escaped(SecretKey::new("s", "password")),
+            text("\n"),
+            text("\n[b]\n"),
+            text("kek = "),
+            option("new"),
+            text("\n"),
+            text("kek = "),
+            option("old"),
+            text("\n"),
+            ring,
+        ];
+        assert_eq!(document.template(), expected);
+        assert!(document.contains("b", "kek") && !document.contains("a", "kek"));
+    }
 
     #[test]
     fn sections_are_sorted_with_default_first() {

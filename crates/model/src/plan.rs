@@ -5,15 +5,22 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::common::{PodAdditions, Reference, Resources, Scheduling, Toleration, TolerationOperator};
+use crate::common::{PodAdditions, Reference, Resources, Scheduling, Scheme, Toleration, TolerationOperator};
 use crate::kind::Kind;
+use crate::release::Release;
 use crate::status::{DatabaseServer, IdentityServer, MessagingServer, Provides, Stage};
 
+pub use crate::plan::identity::*;
+pub use crate::plan::network::*;
 pub use crate::plan::pod::*;
 pub use crate::plan::secret::*;
+pub use crate::plan::task::*;
 
+mod identity;
+mod network;
 mod pod;
 mod secret;
+mod task;
 
 /// The complete desired state of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,11 +30,13 @@ pub struct Plan {
     pub databases: Vec<Database>,
     pub messaging: Vec<Messaging>,
     /// Configuration files by name. A change restarts the pods that mount the file and no others.
-    pub files: BTreeMap<FileName, String>,
+    pub files: BTreeMap<FileName, File>,
     /// Files that change in running pods without a restart.
     pub live_files: BTreeMap<FileName, String>,
     pub volumes: Vec<Volume>,
     pub tasks: Vec<Task>,
+    /// Commands that run again and again. They do not affect readiness.
+    pub schedules: Vec<Schedule>,
     pub workloads: Vec<Workload>,
     /// How to ask the members of the cluster for their views; none if the operator does not ask them.
     pub member_protocol: Option<MemberProtocol>,
@@ -39,6 +48,8 @@ pub struct Plan {
     pub children: Vec<Child>,
     /// Children that cannot be deployed, with the reason.
     pub skipped: Vec<Skipped>,
+    /// Change of the children to another release, while some of them have not changed yet.
+    pub upgrade: Option<Upgrade>,
     /// Remarks for the user that do not affect readiness.
     pub remarks: Vec<String>,
     pub provides: Provides,
@@ -51,14 +62,73 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether the object runs containers.
+    pub fn has_pods(&self) -> bool {
+        self.containers().next().is_some()
+    }
+
     /// Whether the object, or one of its children, runs containers.
     pub fn has_images(&self) -> bool {
-        !(self.workloads.is_empty() && self.tasks.is_empty() && self.children.is_empty())
+        self.has_pods() || !self.children.is_empty()
     }
+
+    /// Every container of the object.
+    pub fn containers(&self) -> impl Iterator<Item = &Container> {
+        let pods = self.workloads.iter().map(|workload| &workload.pod);
+        let tasks = self.tasks.iter().map(|task| &task.container);
+        let schedules = self.schedules.iter().map(|schedule| &schedule.container);
+        pods.flat_map(|pod| pod.setup.iter().chain(&pod.containers)).chain(tasks).chain(schedules)
+    }
+}
+
+/// Change of the children of an object to another release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upgrade {
+    /// Release that all children have reached.
+    pub from: Release,
+    pub to: Release,
+    /// Children that have not changed yet. A wave starts when all children of earlier ones are Ready.
+    pub waves: Vec<Vec<Reference>>,
 }
 
 /// Name of a configuration file, unique within a plan.
 pub type FileName = String;
+
+/// Content of a configuration file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum File {
+    Text(String),
+    /// Not text, e.g. an image or an archive.
+    Bytes(Vec<u8>),
+}
+
+impl File {
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text.as_bytes(),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Bytes(_) => None,
+        }
+    }
+}
+
+impl From<String> for File {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&str> for File {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
 
 /// Part of an object name, usually a literal.
 pub type NamePart = Cow<'static, str>;
@@ -82,10 +152,35 @@ pub struct Database {
     pub provider: Reference,
     pub server: DatabaseServer,
     pub database: String,
+    pub charset: Charset,
     /// Secret with `username` and `password` of the user.
     pub secret: String,
     /// Whether the database is kept when the object is deleted.
     pub retained: bool,
+}
+
+/// Character set of a new database. An existing database is not converted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Charset {
+    /// Up to three bytes per character, which the migrations of most services expect.
+    #[default]
+    Utf8mb3,
+    Utf8mb4,
+}
+
+impl Charset {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Utf8mb3 => "utf8mb3",
+            Self::Utf8mb4 => "utf8mb4",
+        }
+    }
+
+    /// Whether a server means this character set by the name.
+    pub fn has_name(self, name: &str) -> bool {
+        // Older servers call utf8mb3 utf8.
+        name == self.name() || self == Self::Utf8mb3 && name == "utf8"
+    }
 }
 
 /// A virtual host and its user on the message bus of another object.
@@ -108,63 +203,11 @@ pub enum MemberProtocol {
     },
     /// Management API of a message broker.
     Bus {
+        scheme: Scheme,
         port: u16,
         /// Secret with `username` and `password` of the administrator.
         secret: String,
     },
-}
-
-/// Entries of the identity service.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Catalog {
-    pub provider: Reference,
-    pub server: IdentityServer,
-    pub projects: Vec<String>,
-    pub roles: Vec<String>,
-    pub services: Vec<CatalogService>,
-    pub users: Vec<IdentityUser>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct CatalogService {
-    /// Type by the service types authority, e.g. `identity`.
-    pub service_type: String,
-    pub name: String,
-    pub description: String,
-    pub region: String,
-    pub endpoints: Vec<CatalogEndpoint>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct CatalogEndpoint {
-    pub interface: Interface,
-    pub url: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Interface {
-    Public,
-    Internal,
-    Admin,
-}
-
-impl Interface {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Public => "public",
-            Self::Internal => "internal",
-            Self::Admin => "admin",
-        }
-    }
-}
-
-/// Service user in the default domain.
-#[derive(Clone, Debug, PartialEq)]
-pub struct IdentityUser {
-    pub name: String,
-    pub password: SecretKey,
-    pub project: String,
-    pub roles: Vec<String>,
 }
 
 /// Agents that register by the names of their nodes.
@@ -200,34 +243,6 @@ pub enum Registry {
         /// Name of the OVSDB database.
         database: &'static str,
     },
-}
-
-/// A command that runs to completion.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Task {
-    pub name: &'static str,
-    pub stage: TaskStage,
-    pub user: i64,
-    pub container: Container,
-    /// Secrets whose change makes the task run again.
-    pub repeat_on: Vec<String>,
-}
-
-/// When a task runs. On an upgrade, database schemas are expanded before the rollout and contracted after it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TaskStage {
-    /// Once, before the first start of the workloads.
-    Install,
-    /// Before the rollout of a new image.
-    Expand,
-    /// After `Expand`, before the rollout.
-    Migrate,
-    /// Beside the first workloads.
-    Bootstrap,
-    /// After the rollout of a new image.
-    Contract,
-    /// After each rotation of a key ring.
-    Rotate { ring: String },
 }
 
 /// Pods that run permanently.
@@ -306,34 +321,6 @@ pub struct Claim {
     pub name: &'static str,
     pub size: String,
     pub class: Option<String>,
-}
-
-/// A Service of the pods of a workload.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NetworkService {
-    /// Suffix of the name of the Service. The main Service of the instance has none.
-    pub suffix: Option<NamePart>,
-    pub ports: Vec<Port>,
-    /// Gives each pod a DNS name, even before it is ready, instead of one cluster IP.
-    pub headless: bool,
-    /// Sends all traffic to this pod.
-    pub pod: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
-    pub name: &'static str,
-    pub number: u16,
-}
-
-/// Public access to a Service.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Route {
-    pub hostname: String,
-    pub gateway: crate::common::GatewayReference,
-    /// Suffix of the names of the route and its Service. The main Service of the instance has none.
-    pub suffix: Option<NamePart>,
-    pub port: u16,
 }
 
 /// A child object of the operator.

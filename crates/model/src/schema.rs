@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceColumnDefinition, CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
-    JSONSchemaPropsOrBool, ValidationRule,
+    CustomResourceColumnDefinition, CustomResourceDefinition, CustomResourceValidation, JSONSchemaProps,
+    JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
 };
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
@@ -31,6 +31,12 @@ pub fn finish(mut crd: CustomResourceDefinition, longest_name: usize) -> CustomR
     for version in &mut crd.spec.versions {
         let columns = version.additional_printer_columns.get_or_insert_default();
         columns.insert(0, column("Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status"));
+        let has_release = release_of(version.schema.as_ref()).is_some();
+        columns.extend(has_release.then(|| CustomResourceColumnDefinition {
+            // Only with `-o wide`: it rarely changes.
+            priority: Some(1),
+            ..column("Release", "string", ".status.release")
+        }));
         columns.push(column("Message", "string", ".status.conditions[?(@.type==\"Ready\")].message"));
         columns.push(column("Age", "date", ".metadata.creationTimestamp"));
         let schema = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
@@ -43,6 +49,11 @@ pub fn finish(mut crd: CustomResourceDefinition, longest_name: usize) -> CustomR
         }
     }
     crd
+}
+
+/// Schema of the release in the spec, if the kind has one.
+fn release_of(schema: Option<&CustomResourceValidation>) -> Option<&JSONSchemaProps> {
+    schema?.open_api_v3_schema.as_ref()?.properties.as_ref()?.get("spec")?.properties.as_ref()?.get("release")
 }
 
 /// Removes defaults of objects, because their fields have them already, and formats that Kubernetes does not know. No

@@ -9,12 +9,14 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::core::DynamicObject;
 use kube::{CustomResourceExt, Resource};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::image::ImageDefaults;
 use crate::kind::Kind;
 use crate::name;
 use crate::need::{Needs, Resolved};
 use crate::plan::Plan;
+use crate::release::{Release, Runtime};
 use crate::schema;
 
 /// An invalid spec. A retry does not help; the user must change the field.
@@ -54,6 +56,8 @@ pub struct Context<'a, K> {
     pub namespace: &'a str,
     pub inputs: &'a Resolved,
     pub site: &'a Site,
+    /// What the pods of the object run.
+    pub runtime: Runtime,
     /// Earlier decisions from `status.memory`.
     pub memory: &'a BTreeMap<String, String>,
 }
@@ -196,6 +200,12 @@ pub trait AnyService: Send + Sync {
 /// An object whose type the engine does not know.
 pub trait AnyObject: Send + Sync {
     fn needs(&self) -> Needs;
+
+    /// What the pods of the object run. By default, for an object without a release and images.
+    fn runtime(&self, site: &Site) -> Runtime {
+        Runtime { release: Release::default(), family: site.images.family }
+    }
+
     fn plan(
         &self,
         inputs: &Resolved,
@@ -229,11 +239,17 @@ struct Decoded<S: Service> {
     object: S::Object,
     name: String,
     namespace: String,
+    /// The spec as the API server stores it.
+    spec: Value,
 }
 
 impl<S: Service> AnyObject for Decoded<S> {
     fn needs(&self) -> Needs {
         S::needs(&self.object)
+    }
+
+    fn runtime(&self, site: &Site) -> Runtime {
+        site.images.runtime(&self.spec)
     }
 
     fn plan(
@@ -242,8 +258,9 @@ impl<S: Service> AnyObject for Decoded<S> {
         site: &Site,
         memory: &BTreeMap<String, String>,
     ) -> Result<Plan, Invalid> {
-        let Self { object, name, namespace } = self;
-        S::plan(&Context { object, name, namespace, inputs, site, memory })
+        let Self { object, name, namespace, .. } = self;
+        let runtime = self.runtime(site);
+        S::plan(&Context { object, name, namespace, inputs, site, runtime, memory })
     }
 
     fn direct(&self, members: &[Member], memory: &BTreeMap<String, String>) -> Direction {
@@ -283,6 +300,7 @@ impl<S: Service> AnyService for Entry<S> {
             object: typed,
             name: object.metadata.name.clone().unwrap_or_default(),
             namespace: object.metadata.namespace.clone().unwrap_or_else(|| "default".to_owned()),
+            spec: object.data.get("spec").cloned().unwrap_or_default(),
         }))
     }
 }

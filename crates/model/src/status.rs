@@ -1,6 +1,7 @@
 //! Status of all kinds.
 
 mod effect;
+mod runtime;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::common::Reference;
 use crate::image::Family;
-use crate::service::Invalid;
+use crate::release::Release;
 pub use effect::{Effect, EffectKind};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -34,6 +35,10 @@ pub struct Status {
     /// Family of the images. It cannot change once the object holds data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
+    /// Release of the images; of a cloud, the release that all its services have reached. It cannot go back once the
+    /// object holds data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release: Option<Release>,
     /// Databases with the installed schema. If one is lost, the operator does not replace it by an empty one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub databases: Vec<String>,
@@ -55,6 +60,9 @@ pub struct Status {
     /// Decisions that the operator must keep, e.g. the bootstrapped member of a cluster.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub memory: BTreeMap<String, String>,
+    /// Number of pods by component, for components whose stopped pods leave records. It decreases when these are removed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub scale: BTreeMap<String, i32>,
     /// Nodes that belong to the object: no other object may run the same software there.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub claimed_nodes: BTreeSet<String>,
@@ -67,24 +75,6 @@ pub struct Status {
 }
 
 impl Status {
-    /// Rejects images of another family than those that wrote the data of the object. Versions of databases and message
-    /// buses differ between families, and a rollout does not convert data.
-    pub fn check_family(&self, family: Family) -> Result<(), Invalid> {
-        let holds_data = self.served || self.installed.is_some() || !self.memory.is_empty();
-        match self.family {
-            Some(known) if holds_data && known != family => {
-                let (known, wanted) = (known.name(), family.name());
-                let reason = format!(
-                    "images of family {known} wrote the data of this object, and images of family {wanted} cannot take it \
-                     over: set it to {known}, or the operator's default (--images-family). To change the family, deploy a \
-                     second cloud with family {wanted} and move users and workloads there"
-                );
-                Err(Invalid::new("spec.images.family", reason))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Short summary of the nodes or cells of the object.
     pub fn extent(&self) -> Option<String> {
         let cells = || {
@@ -161,6 +151,9 @@ pub struct ServiceStatus {
     /// URL of the service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
+    /// Release of the service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release: Option<Release>,
     /// Summary of its nodes or cells, e.g. `2 of 3 nodes up`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extent: Option<String>,
@@ -182,6 +175,9 @@ pub struct Provides {
     /// Identity service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<IdentityServer>,
+    /// Message bus that carries the notifications of the service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notifications: Option<NotificationServer>,
     /// Network databases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkServer>,
@@ -194,6 +190,14 @@ impl Provides {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NotificationServer {
+    /// Secret whose key `transport_url` is the URL of the virtual host.
+    pub secret: String,
+    /// Port of the message bus.
+    pub port: u16,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -7,7 +7,7 @@ use openstack_operator_model::kind::{
     CONFIG_MAP, CONTROLLERS, DAEMON_SET, JOB, Kind, PERSISTENT_VOLUME_CLAIM, SECRET,
 };
 use openstack_operator_model::lower::{Source, TASK_ANNOTATION, task};
-use openstack_operator_model::plan::{SecretContent, Task, VariableValue};
+use openstack_operator_model::plan::{SecretContent, Task, TaskInput, VariableValue};
 use openstack_operator_services::kinds;
 use serde_json::{Map, Value, json};
 
@@ -164,7 +164,8 @@ impl Comparison<'_> {
         }
         let Source::Task(index) = wanted.source else { return false };
         let task = self.plan_of(&wanted.owner).and_then(|planned| planned.plan.tasks.get(index));
-        task.is_some_and(|task| !task.repeat_on.is_empty() && runs_the_same(task, found))
+        let depends_on_values = |input: &TaskInput| matches!(input, TaskInput::Secret(_));
+        task.is_some_and(|task| task.repeat_on.iter().any(depends_on_values) && runs_the_same(task, found))
     }
 
     fn plan_of(&self, owner: &Key) -> Option<&Planned> {

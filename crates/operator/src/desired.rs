@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use openstack_operator_engine::engine::Key;
 use openstack_operator_model::kind::{
-    CONFIG_MAP, DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, PERSISTENT_VOLUME_CLAIM,
+    CONFIG_MAP, CRON_JOB, DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, PERSISTENT_VOLUME_CLAIM,
     POD_DISRUPTION_BUDGET, SECRET, SERVICE, STATEFUL_SET,
 };
 use openstack_operator_model::lower::{Instance, Manifest, Source, manifest};
-use openstack_operator_model::plan::{Entry, Piece, SecretContent, SecretPlan};
+use openstack_operator_model::plan::{CERTIFICATE_KEYS, Entry, Piece, SSH_KEYS, SecretContent, SecretPlan};
 use serde_json::{Value, json};
 
 use crate::plan_all::Planned;
@@ -49,6 +49,7 @@ fn rank(kind: Kind) -> usize {
         CONFIG_MAP,
         PERSISTENT_VOLUME_CLAIM,
         JOB,
+        CRON_JOB,
         DEPLOYMENT,
         STATEFUL_SET,
         DAEMON_SET,
@@ -70,22 +71,31 @@ fn secret_without_values(instance: &Instance, secret: &SecretPlan) -> Manifest {
         SecretContent::Entries(entries) => {
             entries.iter().map(|(key, entry)| (key.clone(), placeholder(entry))).collect()
         }
-        SecretContent::KeyRing(_) => {
-            ["0", "1"].map(|number| (number.to_owned(), "<generated>".to_owned())).into()
-        }
+        SecretContent::KeyRing(_) => generated(&["0", "1"]),
+        SecretContent::Certificate(_) => generated(&CERTIFICATE_KEYS),
+        SecretContent::SshKey => generated(&SSH_KEYS),
     };
     manifest(SECRET, &secret.name, &metadata, [("type", json!("Opaque")), ("stringData", json!(entries))])
 }
 
+const GENERATED: &str = "<generated>";
+
+fn generated(keys: &[&str]) -> BTreeMap<String, String> {
+    keys.iter().map(|&key| (key.to_owned(), GENERATED.to_owned())).collect()
+}
+
 fn placeholder(entry: &Entry) -> String {
     match entry {
-        Entry::Password { .. } => "<generated>".to_owned(),
+        Entry::Password { .. } | Entry::Bytes { .. } | Entry::Uuid => GENERATED.to_owned(),
         Entry::Text(text) => text.clone(),
         Entry::Template(pieces) => pieces
             .iter()
             .map(|piece| match piece {
                 Piece::Text(text) => text.clone(),
-                Piece::Value(key) | Piece::Escaped(key) => format!("<{}/{}>", key.secret, key.key),
+                Piece::Value(key) | Piece::Escaped(key) | Piece::Option(key) => {
+                    format!("<{}/{}>", key.secret, key.key)
+                }
+                Piece::Keys { ring, before, after } => format!("{before}<every key of {ring}>{after}"),
             })
             .collect(),
     }
@@ -106,6 +116,12 @@ mod tests {
         ];
         assert_eq!(placeholder(&Entry::Template(pieces)), "mysql://<s/username>@h");
         assert_eq!(placeholder(&Entry::Password { length: 32 }), "<generated>");
+        let keys = Piece::Keys { ring: "ring".into(), before: "kek = ".into(), after: "\n".into() };
+        let option = Piece::Option(SecretKey::new("s", "password"));
+        assert_eq!(
+            placeholder(&Entry::Template(vec![keys, option])),
+            "kek = <every key of ring>\n<s/password>"
+        );
     }
 
     #[test]

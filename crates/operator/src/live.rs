@@ -135,7 +135,13 @@ impl Live {
         let own = kinds();
         let objects = self.objects.iter().filter(|(key, _)| own.contains(&key.kind)).map(|(key, object)| {
             let status = object.get("status").and_then(|status| serde_json::from_value(status.clone()).ok());
-            (key.clone(), KnownObject { uid: uid(object).to_owned(), status: status.unwrap_or_default() })
+            let known = KnownObject {
+                uid: uid(object).to_owned(),
+                generation: object.pointer("/metadata/generation").and_then(Value::as_i64),
+                spec: object.get("spec").cloned().unwrap_or_default(),
+                status: status.unwrap_or_default(),
+            };
+            (key.clone(), known)
         });
         // The revision is a hash of values, which are not read here.
         let facts =

@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
 use openstack_operator_engine::engine::{Key, instance};
+use openstack_operator_model::common::Reference;
 use openstack_operator_model::lower::{self, Instance, Manifests, Observed, SecretFacts};
 use openstack_operator_model::need::{
-    Labels, Needs, NodeNeed, ObjectNeed, Resolved, service_name_and_namespace,
+    Labels, Needs, NodeNeed, ObjectNeed, PartState, Resolved, service_name_and_namespace,
 };
 use openstack_operator_model::node::Node;
 use openstack_operator_model::plan::{Child, Plan};
 use openstack_operator_model::service::{AnyObject, AnyService, Invalid, Site};
 use openstack_operator_model::status::{NodeStatus, Provides, Status};
-use openstack_operator_services::ALL;
+use openstack_operator_services::{ALL, of_kind};
 use serde_json::{Value, json};
 
 use crate::input::{Document, Origin, Problem, Problems};
@@ -33,6 +34,8 @@ pub(crate) struct Known {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownObject {
     pub(crate) uid: String,
+    pub(crate) generation: Option<i64>,
+    pub(crate) spec: Value,
     pub(crate) status: Status,
 }
 
@@ -188,11 +191,23 @@ impl<'a> Planning<'a> {
             resolved.leaving =
                 leaving.into_iter().map(|name| (name.clone(), labels(&name).unwrap_or_default())).collect();
         }
+        for reference in needs.parts {
+            let state = self.part(key, &reference);
+            resolved.parts.extend(state.map(|state| (reference, state)));
+        }
         for need in needs.objects {
             let provides = self.provides(&needed(key, &need))?;
             resolved.objects.insert((need.kind.kind.to_owned(), need.name), provides.clone());
         }
         Some(resolved)
+    }
+
+    /// The state of an existing part of an object.
+    fn part(&self, of: &Key, reference: &Reference) -> Option<PartState> {
+        let kind = of_kind(&reference.kind)?.kind();
+        let key = Key { kind, namespace: of.namespace.clone(), name: reference.name.clone() };
+        let KnownObject { spec, generation, status, .. } = self.known.objects.get(&key)?;
+        Some(PartState::new(spec.clone(), *generation, status))
     }
 
     /// The selected nodes; those in the status if nodes are not readable.
@@ -218,8 +233,7 @@ impl<'a> Planning<'a> {
         let known = self.known.objects.get(&written.key).cloned().unwrap_or_default();
         let plan = decoded.plan(resolved, self.site, &known.status.memory)?;
         if plan.has_images() {
-            let spec = written.object.data.get("spec").unwrap_or(&Value::Null);
-            known.status.check_family(self.site.images.family(spec))?;
+            known.status.check_runtime(decoded.runtime(self.site))?;
         }
         let namespace = &written.key.namespace;
         let facts = |(place, facts): (&(String, String), &SecretFacts)| {
@@ -228,6 +242,7 @@ impl<'a> Planning<'a> {
         let observed = Observed {
             installed: known.status.installed,
             secrets: self.known.secrets.iter().filter_map(facts).collect(),
+            ..Observed::default()
         };
         let instance = Instance { uid: known.uid, ..instance(*service, &written.object) };
         let manifests = lower::lower(&instance, &plan, &observed);

@@ -16,6 +16,7 @@ use openstack_operator_adapters::sql::MariaSql;
 use openstack_operator_engine::engine::Engine;
 use openstack_operator_engine::index::ChildIndex;
 use openstack_operator_engine::ports::{PortError, Ports};
+use openstack_operator_engine::recent::RecentObjects;
 use openstack_operator_engine::run::Runner;
 use openstack_operator_services::ALL;
 use snafu::{ResultExt, Snafu};
@@ -129,7 +130,8 @@ fn runner(arguments: &Arguments, admin: &Admin, client: Client) -> Result<Runner
     let children = Arc::new(ChildIndex::default());
     let metrics = admin.metrics();
     let counted = metrics.clone();
-    let cluster = KubeCluster::watched(client, children.clone())
+    let recent = Arc::new(RecentObjects::new(ALL.iter().map(|service| service.kind()).collect()));
+    let cluster = KubeCluster::watched(client, children.clone(), recent.clone())
         .with_on_write(Arc::new(move |verb| counted.record_write(verb)));
     let ports = Ports {
         cluster: Arc::new(cluster),
@@ -142,6 +144,7 @@ fn runner(arguments: &Arguments, admin: &Admin, client: Client) -> Result<Runner
     Ok(Runner {
         engine: Arc::new(Engine::new(&ALL, arguments.site.site(), ports)),
         children,
+        recent,
         metrics,
         drift_interval: Duration::from_secs(arguments.drift_seconds),
     })

@@ -21,7 +21,7 @@ pub(crate) fn of(service: &dyn AnyService) -> JSONSchemaProps {
 /// All reasons for which an API server would reject an object. Transition rules are evaluated if the object exists, against
 /// `live`.
 pub(crate) fn check(schema: &JSONSchemaProps, object: &Value, live: Option<&Value>) -> Vec<Invalid> {
-    let object = judged(schema, object);
+    let mut object = judged(schema, object);
     let mut problems = Vec::new();
     for (field, value) in object.as_object().into_iter().flatten() {
         // Fields of all objects.
@@ -34,7 +34,16 @@ pub(crate) fn check(schema: &JSONSchemaProps, object: &Value, live: Option<&Valu
         }
     }
     missing(schema, &object, "", &mut problems);
-    let live = live.map(|live| judged(schema, live));
+    let live = live.map(|live| {
+        // A user's change keeps the status of the object, and rules may compare with it.
+        let status = live.get("status").filter(|status| !status.is_null());
+        let mut live = judged(schema, live);
+        if let Some(status) = status {
+            live["status"] = status.clone();
+            object["status"] = status.clone();
+        }
+        live
+    });
     rules::check(schema, &object, live.as_ref(), &mut problems);
     problems
 }

@@ -131,7 +131,7 @@ impl SiteOverrides {
 
 #[cfg(test)]
 mod tests {
-    use openstack_operator_model::image::Release;
+    use openstack_operator_model::release::Release;
 
     use super::*;
 

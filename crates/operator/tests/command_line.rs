@@ -98,6 +98,7 @@ fn ranks(rendered: &str) -> Vec<usize> {
         "ConfigMap",
         "PersistentVolumeClaim",
         "Job",
+        "CronJob",
         "Deployment",
         "StatefulSet",
         "DaemonSet",

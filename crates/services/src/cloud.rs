@@ -7,11 +7,13 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, ValidationRule,
 };
 use kube::{CustomResourceExt, Resource};
-use openstack_operator_model::common::{NameReference, Origin};
+use openstack_operator_model::common::NameReference;
+use openstack_operator_model::image::Image;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
 use openstack_operator_model::need::{Needs, SecretNeed};
 use openstack_operator_model::plan::Plan;
+use openstack_operator_model::release::{Release, Releases};
 use openstack_operator_model::service::{self, AnyService, Context, Direction, Entry, Invalid, Member};
 use openstack_operator_model::status::Stage;
 use serde::de::DeserializeOwned;
@@ -25,8 +27,10 @@ use crate::inputs::{self, Input, Inputs};
 mod block;
 mod requirement;
 mod settle;
+pub(crate) mod upgrade;
 
 pub(crate) use requirement::rules;
+pub use upgrade::Wave;
 
 /// A service that is part of a cloud: data and pure functions.
 pub trait Part: 'static {
@@ -40,10 +44,17 @@ pub trait Part: 'static {
     const FIELD: &'static str = Self::NAME;
     const STAGE: Stage;
     const PRESENCE: Presence = Presence::OnRequest;
+    /// Position in the upgrade of a cloud to another release.
+    const WAVE: Wave = Wave::Others;
+    /// Releases that have the service.
+    const RELEASES: Releases = Releases::ALL;
     /// Whether [`Part::direct`] instructs the members of the service.
     const DIRECTS: bool = false;
     /// Software that its pods run on nodes and that a node can have only once.
     const NODE_CLAIM: Option<&'static str> = None;
+
+    /// Notifications of other parts that this one consumes.
+    const SUBSCRIPTIONS: &'static [Subscription] = &[];
 
     fn template(object: &Self::Object) -> &Self::Template;
 
@@ -78,6 +89,31 @@ pub trait Part: 'static {
     }
 }
 
+/// Notifications that a part consumes. The parts that produce them send them to the topic while the cloud has the consumer:
+/// without one, they would fill the message bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    /// Topic of this consumer and no other.
+    pub topic: &'static str,
+    pub producers: Producers,
+}
+
+/// Parts whose notifications a consumer gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Producers {
+    All,
+    Of(&'static [Kind]),
+}
+
+impl Producers {
+    fn contains(self, kind: Kind) -> bool {
+        match self {
+            Self::All => true,
+            Self::Of(kinds) => kinds.contains(&kind),
+        }
+    }
+}
+
 /// Whether a cloud has the service without its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
@@ -104,6 +140,7 @@ impl<P: Part> service::Service for Deployed<P> {
     }
 
     fn plan(context: &Context<'_, P::Object>) -> Result<Plan, Invalid> {
+        reject_ended_service(P::KIND, P::RELEASES, context.runtime.release)?;
         let plan = P::plan(context)?;
         reject_overwritten_secrets(&Self::needs(context.object), &plan)?;
         Ok(plan)
@@ -112,6 +149,17 @@ impl<P: Part> service::Service for Deployed<P> {
     fn direct(object: &P::Object, members: &[Member], memory: &BTreeMap<String, String>) -> Direction {
         P::direct(object, members, memory)
     }
+}
+
+/// Rejects a release that no longer has the service.
+fn reject_ended_service(kind: Kind, releases: Releases, wanted: Release) -> Result<(), Invalid> {
+    if releases.contains(wanted) {
+        return Ok(());
+    }
+    let (kind, last, wanted) = (kind.kind, releases.last().number(), wanted.number());
+    let reason =
+        format!("{kind} ends with release {last}: set it to {last}, or delete the object before {wanted}");
+    Err(Invalid::new("spec.release", reason))
 }
 
 /// Rejects a user Secret with the name of a Secret that the operator writes, because it would be overwritten.
@@ -132,6 +180,8 @@ pub trait AnyPart: AnyService {
     fn field(&self) -> &'static str;
     fn stage(&self) -> Stage;
     fn presence(&self) -> Presence;
+    fn wave(&self) -> Wave;
+    fn releases(&self) -> Releases;
     fn is_replaced(&self, cloud: &OpenStackControlPlaneSpec) -> bool;
     /// Schema of the part's block.
     fn block(&self) -> JSONSchemaProps;
@@ -143,15 +193,27 @@ pub trait AnyPart: AnyService {
     fn requirements(&self) -> Vec<requirement::Requirement>;
     /// Kinds that the part uses if the cloud has them.
     fn sources(&self) -> Vec<Kind>;
-    /// Spec of the part, from its block and the settings of the cloud.
+    /// Notifications of other parts that the part consumes.
+    fn subscriptions(&self) -> &'static [Subscription];
+    /// Spec of the part, from its block and the settings of the cloud, without release and images.
     fn settle(&self, block: &Value, cloud: &Cloud<'_>) -> Result<Settled, Invalid>;
+    /// Images that a spec of the part sets, by component.
+    fn component_images(&self, spec: &Value) -> ComponentImages;
+    /// Replaces the images of the components of a spec.
+    fn with_images(&self, spec: Fields, images: &ComponentImages) -> Result<Fields, Invalid>;
 }
+
+/// Images of the components of a part.
+pub type ComponentImages = BTreeMap<&'static str, Image>;
+
+/// Fields of a spec.
+pub type Fields = Map<String, Value>;
 
 /// Result of settling a block.
 #[derive(Debug)]
 pub enum Settled {
     Child {
-        spec: Value,
+        spec: Fields,
         /// Public URL of the cloud.
         endpoint: Option<String>,
     },
@@ -170,6 +232,14 @@ impl<P: Part> AnyPart for Entry<Deployed<P>> {
 
     fn presence(&self) -> Presence {
         P::PRESENCE
+    }
+
+    fn wave(&self) -> Wave {
+        P::WAVE
+    }
+
+    fn releases(&self) -> Releases {
+        P::RELEASES
     }
 
     fn is_replaced(&self, cloud: &OpenStackControlPlaneSpec) -> bool {
@@ -203,10 +273,15 @@ impl<P: Part> AnyPart for Entry<Deployed<P>> {
         requirement::sources(P::Template::declaration().inputs())
     }
 
+    fn subscriptions(&self) -> &'static [Subscription] {
+        P::SUBSCRIPTIONS
+    }
+
     fn settle(&self, block: &Value, cloud: &Cloud<'_>) -> Result<Settled, Invalid> {
         let field = format!("spec.{}", P::FIELD);
         let mut template = P::Template::deserialize(block)
             .map_err(|error| Invalid::new(&field, format!("cannot be read: {error}")))?;
+        settle::settle_topics(template.inputs(), cloud, P::KIND);
         for input in template.inputs() {
             match settle::settle(input, cloud, P::FIELD) {
                 Ok(()) => {}
@@ -216,14 +291,32 @@ impl<P: Part> AnyPart for Entry<Deployed<P>> {
         }
         P::settle(&mut template, cloud);
         let endpoint = P::endpoint(&template);
-        let origin = Origin { release: cloud.spec.release, images: cloud.spec.images.clone() };
-        let mut spec = fields(&field, &template)?;
-        spec.extend(fields(&field, &origin)?);
-        Ok(Settled::Child { spec: Value::Object(spec), endpoint })
+        Ok(Settled::Child { spec: fields(&field, &template)?, endpoint })
+    }
+
+    fn component_images(&self, spec: &Value) -> ComponentImages {
+        let mut template = P::Template::deserialize(spec).unwrap_or_default();
+        let image = |input: Input<'_>| match input {
+            Input::Component { field, settings } => Some((field, settings.image.clone())),
+            _ => None,
+        };
+        template.inputs().into_iter().filter_map(image).collect()
+    }
+
+    fn with_images(&self, spec: Fields, images: &ComponentImages) -> Result<Fields, Invalid> {
+        let path = format!("spec.{}", P::FIELD);
+        let mut template = P::Template::deserialize(Value::Object(spec))
+            .map_err(|error| Invalid::new(&path, format!("cannot be read: {error}")))?;
+        for input in template.inputs() {
+            if let Input::Component { field, settings } = input {
+                settings.image = images.get(field).cloned().unwrap_or_default();
+            }
+        }
+        fields(&path, &template)
     }
 }
 
-fn fields(field: &str, part: &impl Serialize) -> Result<Map<String, Value>, Invalid> {
+pub(crate) fn fields(field: &str, part: &impl Serialize) -> Result<Fields, Invalid> {
     match serde_json::to_value(part) {
         Ok(Value::Object(fields)) => Ok(fields),
         Ok(_) => Ok(Map::new()),
@@ -237,6 +330,8 @@ pub struct Cloud<'a> {
     pub(crate) spec: &'a OpenStackControlPlaneSpec,
     /// Fields of the enabled parts by kind.
     parts: BTreeMap<Kind, &'static str>,
+    /// Notifications that the enabled parts consume.
+    subscriptions: Vec<Subscription>,
 }
 
 impl<'a> Cloud<'a> {
@@ -245,8 +340,16 @@ impl<'a> Cloud<'a> {
         spec: &'a OpenStackControlPlaneSpec,
         parts: impl Iterator<Item = &'static dyn AnyPart>,
     ) -> Self {
-        let parts = parts.filter(|part| spec.has(*part)).map(|part| (part.kind(), part.field())).collect();
-        Self { name, spec, parts }
+        let enabled: Vec<&dyn AnyPart> = parts.filter(|part| spec.has(*part)).collect();
+        let subscriptions = enabled.iter().flat_map(|part| part.subscriptions()).copied().collect();
+        let parts = enabled.iter().map(|part| (part.kind(), part.field())).collect();
+        Self { name, spec, parts, subscriptions }
+    }
+
+    /// Topics to which a part sends notifications.
+    fn topics(&self, producer: Kind) -> Vec<String> {
+        let subscribed = self.subscriptions.iter().filter(|one| one.producers.contains(producer));
+        subscribed.map(|one| one.topic.to_owned()).collect()
     }
 
     pub(crate) fn has(&self, kind: Kind) -> bool {
@@ -259,3 +362,6 @@ impl<'a> Cloud<'a> {
         Some(NameReference::new(name::part(self.name, field)))
     }
 }
+
+#[cfg(test)]
+mod tests;

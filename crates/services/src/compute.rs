@@ -7,17 +7,18 @@ use openstack_operator_model::common::{
 use openstack_operator_model::image::{Image, ImageNames};
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::Needs;
-use openstack_operator_model::oslo::Document;
+use openstack_operator_model::oslo::{Document, SecretDocument};
 use openstack_operator_model::plan::{
-    Check, Container, Host, HostPath, Mount, NodeAgents, Plan, Pod, Privilege, Probes, Registry, Variable,
-    Workload,
+    Check, Container, File, Host, HostPath, Mount, NodeAgents, Plan, Pod, Privilege, Probes, Registry,
+    Variable, Workload,
 };
+use openstack_operator_model::release::{Families, Release, Releases, Varying};
 use openstack_operator_model::service::{Context, Invalid};
 use openstack_operator_model::status::{CellServer, ComputeServer, Stage, Status};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::cloud::{Part, Presence};
+use crate::cloud::{Part, Presence, Wave};
 use crate::concern::IdentitySettings;
 use crate::inputs::{self, Input, Inputs, Link, Needed, Role};
 use crate::program::Amounts;
@@ -129,6 +130,10 @@ impl VirtType {
     }
 }
 
+/// Time for nova-compute to stop, with running operations on instances.
+const GRACE_SECONDS: Varying<i64> =
+    Varying { usual: 240, exceptions: &[(Releases::until(Release::Epoxy), Families::All, 180)] };
+
 pub struct Service;
 
 impl Part for Service {
@@ -139,6 +144,7 @@ impl Part for Service {
     const FIELD: &'static str = "compute";
     const STAGE: Stage = Stage::Compute;
     const PRESENCE: Presence = Presence::ByDefault;
+    const WAVE: Wave = Wave::ComputeNodes;
     const NODE_CLAIM: Option<&'static str> = Some("libvirt");
 
     fn template(object: &NovaCompute) -> &NovaComputeTemplate {
@@ -165,8 +171,8 @@ impl Part for Service {
             secret: compute.identity_secret.clone(),
         };
         let cell = cell(context, name, compute)?;
-        let mut files = FILES.map(|(file, text)| (file.to_owned(), text.to_owned())).to_vec();
-        files.push((nova::CONFIGURATION.to_owned(), configuration(template, &account, compute)));
+        let mut files = FILES.map(|(file, text)| (file.to_owned(), File::from(text))).to_vec();
+        files.push((nova::CONFIGURATION.to_owned(), configuration(template, &account, compute).into()));
         let bus = Variable::secret("OS_DEFAULT__TRANSPORT_URL", &cell.messaging_secret, "transport_url");
         let secrets = [bus].into_iter().chain(account.credentials(&nova::PEERS)).collect();
         let mut agent = compute_agent(context, secrets, cell.messaging_port);
@@ -186,7 +192,7 @@ impl Part for Service {
             additions: template.common.pods.additions.clone(),
             ..Plan::default()
         };
-        shared::check_overrides(&template.common, &plan)?;
+        shared::check_overrides(&template.common, &plan, &SecretDocument::default())?;
         Ok(plan)
     }
 }
@@ -365,6 +371,6 @@ fn compute_agent(context: &Context<'_, NovaCompute>, secrets: Vec<Variable>, bus
         ..Container::default()
     };
     let mut workload = on_nodes(context, "nova-compute", Host::Network, vec![prepare], agent);
-    workload.pod.grace_seconds = 180;
+    workload.pod.grace_seconds = GRACE_SECONDS.of(context.runtime);
     workload
 }

@@ -4,19 +4,23 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, ValidationRule,
 };
 use kube::CustomResourceExt;
+use openstack_operator_model::common::Reference;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
 use openstack_operator_model::need::Needs;
-use openstack_operator_model::plan::{Child, Plan, Skipped};
+use openstack_operator_model::plan::Plan;
+use openstack_operator_model::release::Release;
 use openstack_operator_model::service::{self, Context, Invalid};
+use openstack_operator_model::status::Status;
 
 use crate::PARTS;
-use crate::cloud::{self, AnyPart, Cloud, Settled};
+use crate::cloud::{self, AnyPart};
 use crate::inputs::ALL_COMPONENTS;
 use crate::inputs::rules::validation;
 
 pub use spec::*;
 
+mod children;
 mod spec;
 
 pub const KIND: Kind = Kind::own("OpenStackControlPlane", "openstackcontrolplanes");
@@ -40,28 +44,28 @@ impl service::Service for Service {
         definition
     }
 
-    fn needs(_object: &OpenStackControlPlane) -> Needs {
-        Needs::default()
+    /// While its services have different releases, planning reads their states.
+    fn needs(object: &OpenStackControlPlane) -> Needs {
+        let OpenStackControlPlane { metadata, spec, status } = object;
+        if status.as_ref().is_some_and(|status| have_reached(spec.release, status)) {
+            return Needs::default();
+        }
+        let cloud = metadata.name.as_deref().unwrap_or_default();
+        let parts = PARTS.iter().filter(|part| spec.has(**part));
+        let reference = |part: &&dyn AnyPart| Reference::new(part.kind(), name::part(cloud, part.field()));
+        Needs { parts: parts.map(reference).collect(), ..Needs::default() }
     }
 
     fn plan(context: &Context<'_, OpenStackControlPlane>) -> Result<Plan, Invalid> {
-        let spec = &context.object.spec;
-        let cloud = Cloud::new(context.name, spec, PARTS.iter().copied());
-        check_components(spec)?;
-        let mut plan = Plan::default();
-        for part in PARTS.iter().filter(|part| cloud.has(part.kind())) {
-            let kind = part.kind();
-            let name = name::part(context.name, part.field());
-            match part.settle(spec.block(part.field()), &cloud)? {
-                Settled::Child { spec, endpoint } => {
-                    plan.endpoint = plan.endpoint.or(endpoint);
-                    plan.children.push(Child { kind, name, stage: Some(part.stage()), spec });
-                }
-                Settled::LeftOut(reason) => plan.skipped.push(Skipped { kind, name, reason }),
-            }
-        }
-        Ok(plan)
+        check_components(&context.object.spec)?;
+        children::plan(context, PARTS)
     }
+}
+
+/// Whether the cloud and all its services have this release and no other.
+fn have_reached(release: Release, status: &Status) -> bool {
+    let mut others = status.services.iter().filter_map(|service| service.release);
+    status.release == Some(release) && others.all(|known| known == release)
 }
 
 /// All components of all parts as `service/component`.
@@ -107,11 +111,32 @@ fn components_rule() -> ValidationRule {
     validation(ways.join(" || "), message.to_owned())
 }
 
+/// Rule that the release of a cloud that has served goes only to the next one. While an upgrade runs, the status still has
+/// the former release; planning rejects the way back once a service has changed.
+fn release_rule() -> ValidationRule {
+    let step = |from: &Release| {
+        let next = from.next()?;
+        let (from, next) = (from.number(), next.number());
+        Some(format!("oldSelf.status.release == '{from}' && self.spec.release == '{next}'"))
+    };
+    let mut ways = vec![
+        "self.spec.release == oldSelf.spec.release".to_owned(),
+        "!has(oldSelf.status) || !has(oldSelf.status.release)".to_owned(),
+        "!has(oldSelf.status.served) || !oldSelf.status.served".to_owned(),
+        "self.spec.release == oldSelf.status.release".to_owned(),
+    ];
+    ways.extend(Release::ALL.iter().filter_map(step));
+    let message = "spec.release can only change from the release in status.release to the next one: a cloud cannot skip \
+                   a release or go back";
+    validation(ways.join(" || "), message.to_owned())
+}
+
 /// Adds the blocks of all parts and the rules across parts to the schema.
 fn add_parts(schema: &mut JSONSchemaProps) {
     let rules = schema.x_kubernetes_validations.get_or_insert_default();
     rules.extend(cloud::rules(PARTS));
     rules.extend(PARTS.iter().flat_map(|part| part.cloud_rules()));
+    rules.push(release_rule());
     let Some(fields) = &mut schema.properties else { return };
     if let Some(known) = fields.get_mut("status").and_then(|status| status.properties.as_mut()) {
         // A cloud provides nothing and has no agents; its parts do.

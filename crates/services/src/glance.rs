@@ -10,10 +10,11 @@ use openstack_operator_model::plan::{
     Change, Check, Controller, Mount, Plan, Port, Probes, TaskStage, Variable, Volume,
 };
 use openstack_operator_model::quantity;
+use openstack_operator_model::release::{Families, Release, Releases, Varying};
 use openstack_operator_model::service::{Context, Invalid};
 use openstack_operator_model::status::Stage;
 
-use crate::cloud::{Part, Presence};
+use crate::cloud::{Part, Presence, Wave};
 use crate::program::{Amounts, Program, Project, Settings, mount_script};
 use crate::shared::api::Uwsgi;
 use crate::shared::{self, DatabaseClaim};
@@ -23,7 +24,12 @@ pub use spec::*;
 mod spec;
 
 pub const KIND: Kind = Kind::own("Glance", "glances");
-const API: Port = Port { name: "api", number: 9292 };
+const API: Port = Port::tcp("api", 9292);
+/// Packages of the oldest release do not contain the usual module.
+const MODULE: Varying<&str> = Varying {
+    usual: "glance.wsgi.api:application",
+    exceptions: &[(Releases::until(Release::Epoxy), Families::All, "glance.common.wsgi_app:init_app()")],
+};
 const PROJECT: Project = Project {
     name: "glance",
     user: 42415,
@@ -50,6 +56,7 @@ impl Part for Service {
     const NAME: &'static str = "glance";
     const STAGE: Stage = Stage::CoreServices;
     const PRESENCE: Presence = Presence::ByDefault;
+    const WAVE: Wave = Wave::Resources;
 
     fn template(object: &Glance) -> &GlanceTemplate {
         &object.spec.template
@@ -89,7 +96,7 @@ impl Part for Service {
             glance.set("paste_deploy", "flavor", "keystone+cachemanagement");
             glance.set("DEFAULT", "image_cache_dir", CACHE);
             glance.set("DEFAULT", "image_cache_max_size", max_size);
-            glance.plan.files.insert(PRUNE.to_owned(), include_str!("glance/prune.sh").to_owned());
+            glance.plan.files.insert(PRUNE.to_owned(), include_str!("glance/prune.sh").into());
         }
         add_tasks(&mut glance);
         add_api(&mut glance, store.mounts);
@@ -202,12 +209,8 @@ fn add_api(glance: &mut Program<'_, Glance>, mounts: Vec<Mount>) {
         pruner
     });
     // Uploads have no time limit and must not block other requests.
-    let uwsgi = Uwsgi {
-        processes: 3,
-        longest_request: 0,
-        largest_chunk: Some(LARGEST_CHUNK),
-        ..Uwsgi::new("glance.common.wsgi_app:init_app()")
-    };
+    let uwsgi =
+        Uwsgi { processes: 3, longest_request: 0, largest_chunk: Some(LARGEST_CHUNK), ..Uwsgi::new(MODULE) };
     let workload = glance.only_api(API, "/healthcheck", uwsgi);
     // Long uploads can finish.
     workload.pod.grace_seconds = 300;
@@ -218,7 +221,7 @@ fn add_api(glance: &mut Program<'_, Glance>, mounts: Vec<Mount>) {
     if let Some(api) = workload.pod.containers.first_mut() {
         api.mounts.extend(mounts);
         // Only the pod that staged an image can import it.
-        let address = format!("http://$(POD_IP):{}", API.number);
+        let address = shared::internal_endpoint("$(POD_IP)", &API).url();
         api.environment.push(Variable::field("POD_IP", "status.podIP"));
         api.environment.push(Variable::text("OS_DEFAULT__WORKER_SELF_REFERENCE_URL", address));
     }

@@ -58,6 +58,11 @@ pub enum Input<'a> {
         link: Link,
         reference: &'a mut Option<NameReference>,
     },
+    /// Topics of the parts of the cloud that consume notifications of the service.
+    Topics {
+        field: &'static str,
+        topics: &'a mut Vec<String>,
+    },
     /// Scheduling of pods.
     Scheduling {
         field: &'static str,
@@ -185,6 +190,7 @@ fn add_need(needs: Needs, input: Input<'_>) -> Needs {
         Input::Exposure(_)
         | Input::Hostname { .. }
         | Input::Region { .. }
+        | Input::Topics { .. }
         | Input::Scheduling { .. }
         | Input::Component { .. }
         | Input::Replicas { .. }

@@ -2,29 +2,32 @@
 
 use openstack_operator_model::common::{DeletionPolicy, Reference};
 use openstack_operator_model::image::ImageNames;
-use openstack_operator_model::keyring;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::plan::{
-    Catalog, CatalogEndpoint, CatalogService, Change, Entry, Interface, KeyRing, Mount, Plan, Port,
-    SecretContent, SecretPlan, TaskStage, Variable,
+    Catalog, CatalogEndpoint, CatalogService, Change, Entry, Interface, Mount, Plan, Port, SecretPlan,
+    TaskInput, TaskStage, Variable,
 };
+use openstack_operator_model::release::Varying;
 use openstack_operator_model::service::{Context, Invalid};
-use openstack_operator_model::status::{IdentityServer, Provides, Stage};
+use openstack_operator_model::status::{IdentityServer, Stage};
 
-use crate::cloud::{Part, Presence};
+use crate::cloud::{Part, Presence, Wave};
 use crate::control_plane::OpenStackControlPlaneSpec;
 use crate::program::{Amounts, Program, Project, Settings};
 use crate::shared::api::{self, Uwsgi};
+use crate::shared::keys::{self, RingClaim};
 use crate::shared::{self, DatabaseClaim};
 
+pub use crate::shared::keys::ROTATE_ANNOTATION;
 pub use spec::*;
 
 mod spec;
 
 pub const KIND: Kind = Kind::own("Keystone", "keystones");
-const API: Port = Port { name: "api", number: 5000 };
+const API: Port = Port::tcp("api", 5000);
+const MODULE: Varying<&str> = Varying::same("keystone.wsgi.api:application");
 const PROJECT: Project = Project {
     name: "keystone",
     user: 42425,
@@ -35,8 +38,6 @@ const PROJECT: Project = Project {
     // All services wait for it to start, so it gets more CPU than they when all start at once.
     amounts: Amounts { cpu: "200m", memory: "256Mi", memory_limit: "1Gi" },
 };
-/// The user changes its value to rotate all keys now.
-pub const ROTATE_ANNOTATION: &str = "openstack.k8s.io/rotate-keys";
 
 pub struct Service;
 
@@ -47,6 +48,7 @@ impl Part for Service {
     const NAME: &'static str = "keystone";
     const STAGE: Stage = Stage::Identity;
     const PRESENCE: Presence = Presence::ByDefault;
+    const WAVE: Wave = Wave::Identity;
 
     fn template(object: &Keystone) -> &KeystoneTemplate {
         &object.spec.template
@@ -86,22 +88,22 @@ impl Part for Service {
             keystone.plan.secrets.push(SecretPlan::with_entries(&administrator.0, password));
         }
         keystone.database(&DatabaseClaim::new(&template.database, "keystone", "database"))?;
-        if template.notifications.enabled {
-            keystone.messaging(&template.messaging)?;
+        if !template.notifications.all_topics().is_empty() {
+            let bus = keystone.messaging(&template.messaging)?;
             keystone.environment.push(shared::process_name("keystone-api"));
+            keystone.notify(&template.notifications, &bus);
             // A failed message bus must not prevent tokens.
-            keystone.set("oslo_messaging_notifications", "driver", "messagingv2");
             keystone.set("oslo_messaging_notifications", "retry", 1);
         }
         keystone.plan.secrets.extend(key_rings(context)?);
-        keystone.mounts = keys(context);
+        keystone.mounts = key_mounts(context);
         let cache = shared::cache_servers(context, &template.cache.servers)?;
         keystone.change(|document| shared::cache_options(document, &template.cache, &cache));
         configure(&mut keystone);
         add_tasks(&mut keystone, &identity, &administrator);
-        keystone.only_api(API, "/healthcheck", Uwsgi::new("keystone.wsgi.api:application"));
+        keystone.only_api(API, "/healthcheck", Uwsgi::new(MODULE));
         keystone.plan.catalog = Some(catalog(context, &identity));
-        keystone.plan.provides = Provides { identity: Some(identity), ..Provides::default() };
+        keystone.plan.provides.identity = Some(identity);
         keystone.finish()
     }
 }
@@ -140,18 +142,10 @@ fn credential_secret(context: &Context<'_, Keystone>) -> String {
 
 fn key_rings(context: &Context<'_, Keystone>) -> Result<[SecretPlan; 2], Invalid> {
     let template = &context.object.spec.template;
-    let request =
-        context.object.metadata.annotations.as_ref().and_then(|all| all.get(ROTATE_ANNOTATION)).cloned();
-    let ring = |rotation: &KeyRotation, field: &str, condition, lifetime_seconds| {
-        keyring::check_schedule(&rotation.rotation_schedule)
-            .map_err(|reason| Invalid::new(format!("spec.{field}.rotationSchedule"), reason))?;
-        Ok(SecretContent::KeyRing(KeyRing {
-            condition,
-            max_active_keys: rotation.max_active_keys,
-            lifetime_seconds,
-            schedule: rotation.rotation_schedule.clone(),
-            request: request.clone(),
-        }))
+    let ring = |rotation: &KeyRotation, field, condition, lifetime_seconds| {
+        let KeyRotation { rotation_schedule: schedule, max_active_keys } = rotation;
+        let max_active_keys = *max_active_keys;
+        keys::ring(context, RingClaim { field, condition, schedule, max_active_keys, lifetime_seconds })
     };
     let tokens =
         token_option(context, "expiration", 3600)? + token_option(context, "allow_expired_window", 172_800)?;
@@ -234,14 +228,14 @@ fn add_tasks(
     let password = Variable::secret("OS_BOOTSTRAP_PASSWORD", secret, secret_key);
     bootstrap.container.environment.push(password);
     // Only bootstrap can change the password without the old one.
-    bootstrap.repeat_on.push(secret.clone());
+    bootstrap.repeat_on.push(TaskInput::Secret(secret.clone()));
     keystone.task("db-contract", TaskStage::Contract, command(&["db_sync", "--contract"]));
     let rotated = TaskStage::Rotate { ring: credential_secret(keystone.context) };
     keystone.task("credential-migrate", rotated, command(&["credential_migrate"]));
 }
 
 /// Mounts of the keys, which change in running containers.
-fn keys(context: &Context<'_, Keystone>) -> Vec<Mount> {
+fn key_mounts(context: &Context<'_, Keystone>) -> Vec<Mount> {
     let keys =
         |secret: String, path: &str| Mount::Secret { secret, path: path.to_owned(), change: Change::Refresh };
     vec![
@@ -255,8 +249,10 @@ fn catalog(context: &Context<'_, Keystone>, identity: &IdentityServer) -> Catalo
     Catalog {
         provider: Reference::new(KIND, context.name),
         server: identity.clone(),
+        domains: Vec::new(),
         projects: vec!["service".to_owned()],
         roles: ["admin", "manager", "member", "reader", "service"].map(str::to_owned).to_vec(),
+        service_roles: Vec::new(),
         services: vec![CatalogService {
             service_type: "identity".to_owned(),
             name: "keystone".to_owned(),

@@ -8,12 +8,14 @@ use openstack_operator_model::status::Stage;
 
 use cloud::{AnyPart, Deployed};
 
+pub mod barbican;
 pub mod chassis;
 pub mod cloud;
 pub mod compute;
 pub mod concern;
 pub mod control_plane;
 pub mod glance;
+pub mod heat;
 pub mod inputs;
 pub mod keystone;
 pub mod mariadb;
@@ -27,6 +29,8 @@ pub mod rabbitmq;
 mod shared;
 pub mod switch;
 pub mod template;
+#[cfg(test)]
+mod testing;
 
 /// All parts of a cloud, in startup order. A new service is one file and one line here.
 pub static PARTS: &[&dyn AnyPart] = &[
@@ -40,6 +44,8 @@ pub static PARTS: &[&dyn AnyPart] = &[
     &Entry::<Deployed<neutron::Service>>::new(),
     &Entry::<Deployed<nova::Service>>::new(),
     &Entry::<Deployed<compute::Service>>::new(),
+    &Entry::<Deployed<barbican::Service>>::new(),
+    &Entry::<Deployed<heat::Service>>::new(),
 ];
 
 /// All services: the cloud, its parts, and the children of parts.

@@ -9,8 +9,8 @@ use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{
-    Check, Claim, Container, Controller, MemberProtocol, Mount, NetworkService, Plan, Pod, Port, Probes,
-    SecretPlan, Variable, Workload,
+    Check, Claim, Container, Controller, File, FileName, MemberProtocol, Mount, NetworkService, Plan, Pod,
+    Port, Probes, Reach, SecretPlan, Variable, Workload,
 };
 use openstack_operator_model::quantity;
 use openstack_operator_model::service::{Context, Direction, Invalid, Member};
@@ -18,7 +18,7 @@ use openstack_operator_model::status::{DatabaseServer, Provides, Stage, Status};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::cloud::{Part, Presence};
+use crate::cloud::{Part, Presence, Wave};
 use crate::control_plane::OpenStackControlPlaneSpec;
 use crate::inputs::{self, Input, Inputs};
 use crate::program::Amounts;
@@ -27,12 +27,12 @@ use crate::shared;
 mod galera;
 
 pub const KIND: Kind = Kind::own("MariaDB", "mariadbs");
-const SQL: Port = Port { name: "sql", number: 3306 };
+const SQL: Port = Port::tcp("sql", 3306);
 /// Accepts the operator when clients use all connections.
-const ADMIN: Port = Port { name: "admin", number: 3307 };
-const GALERA: Port = Port { name: "group", number: 4567 };
-const INCREMENTAL: Port = Port { name: "incremental", number: 4568 };
-const TRANSFER: Port = Port { name: "transfer", number: 4444 };
+const ADMIN: Port = Port::tcp("admin", 3307);
+const GALERA: Port = Port::tcp("group", 4567);
+const INCREMENTAL: Port = Port::tcp("incremental", 4568);
+const TRANSFER: Port = Port::tcp("transfer", 4444);
 const USER: i64 = 42434;
 const DATA: &str = "/var/lib/mysql";
 const AMOUNTS: Amounts = Amounts { cpu: "100m", memory: "512Mi", memory_limit: "1Gi" };
@@ -131,6 +131,7 @@ impl Part for Service {
     const NAME: &'static str = "mariadb";
     const STAGE: Stage = Stage::Infrastructure;
     const PRESENCE: Presence = Presence::ByDefault;
+    const WAVE: Wave = Wave::Backends;
     const DIRECTS: bool = true;
 
     fn template(object: &MariaDB) -> &MariaDBTemplate {
@@ -156,9 +157,9 @@ impl Part for Service {
         let mode = if size == 1 { "single" } else { "cluster" };
         let formed = if context.memory.contains_key(galera::FORMED) { "yes" } else { "no" };
         let protocol = MemberProtocol::Sql { port: ADMIN.number, secret: secret.clone() };
-        let mut files: BTreeMap<String, String> =
-            SCRIPTS.map(|(file, text)| (file.to_owned(), text.to_owned())).into();
-        files.insert("mariadb.cnf".to_owned(), configuration(context)?);
+        let mut files: BTreeMap<FileName, File> =
+            SCRIPTS.map(|(file, text)| (file.to_owned(), text.into())).into();
+        files.insert("mariadb.cnf".to_owned(), configuration(context)?.into());
         Ok(Plan {
             secrets: vec![SecretPlan::login(&secret, "root")],
             files,
@@ -335,12 +336,11 @@ fn workload(context: &Context<'_, MariaDB>, secret: &str) -> Workload {
         pod: Pod { setup: vec![prepare], grace_seconds: 600, ..pod },
         after: Vec::new(),
         services: vec![
-            NetworkService { suffix: None, ports: vec![SQL, ADMIN], headless: false, pod: Some(writer) },
+            NetworkService { suffix: None, ports: vec![SQL, ADMIN], reach: Reach::OnePod(writer) },
             NetworkService {
                 suffix: Some("members".into()),
                 ports: vec![SQL, GALERA, INCREMENTAL, TRANSFER],
-                headless: true,
-                pod: None,
+                reach: Reach::EachPod,
             },
         ],
     }

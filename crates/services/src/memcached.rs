@@ -5,7 +5,7 @@ use openstack_operator_model::common::{Origin, PodSettings};
 use openstack_operator_model::image::{Image, ImageNames};
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::plan::{
-    Check, Container, Controller, NetworkService, Plan, Pod, Port, Probes, Workload,
+    Check, Container, Controller, NetworkService, Plan, Pod, Port, Probes, Reach, Workload,
 };
 use openstack_operator_model::quantity;
 use openstack_operator_model::service::{Context, Invalid};
@@ -20,7 +20,7 @@ use crate::program::Amounts;
 use crate::shared;
 
 pub const KIND: Kind = Kind::own("Memcached", "memcacheds");
-const PORT: Port = Port { name: "memcached", number: 11211 };
+const PORT: Port = Port::tcp("memcached", 11211);
 const USER: i64 = 42457;
 const AMOUNTS: Amounts = Amounts { cpu: "50m", memory: "64Mi", memory_limit: "256Mi" };
 
@@ -122,7 +122,7 @@ impl Part for Service {
             replicas,
             pod: Pod { grace_seconds: 10, ..Pod::new(USER, &common.scheduling, vec![container]) },
             after: Vec::new(),
-            services: vec![NetworkService { suffix: None, ports: vec![PORT], headless: true, pod: None }],
+            services: vec![NetworkService { suffix: None, ports: vec![PORT], reach: Reach::EachPod }],
         };
         let hosts = shared::member_hosts(context, context.name, context.name, replicas);
         let servers = hosts.iter().map(|host| format!("{host}:{}", PORT.number)).collect();

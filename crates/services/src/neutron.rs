@@ -8,10 +8,11 @@ use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{Controller, Plan, Port, TaskStage};
+use openstack_operator_model::release::{Families, Release, Releases, Varying};
 use openstack_operator_model::service::{Context, Invalid};
 use openstack_operator_model::status::{NetworkServer, Stage};
 
-use crate::cloud::{Cloud, Part, Presence};
+use crate::cloud::{Cloud, Part, Presence, Wave};
 use crate::program::{Amounts, Api, Program, Project, Settings, Worker};
 use crate::shared::api::Uwsgi;
 use crate::shared::{self, DatabaseClaim};
@@ -25,7 +26,13 @@ mod by_ovn;
 mod spec;
 
 pub const KIND: Kind = Kind::own("Neutron", "neutrons");
-const API: Port = Port { name: "api", number: 9696 };
+const API: Port = Port::tcp("api", 9696);
+const MODULE: Varying<&str> = Varying::same("neutron.wsgi.api:application");
+/// Option with the types of networks that users can create.
+const NETWORK_TYPES: Varying<&str> = Varying {
+    usual: "project_network_types",
+    exceptions: &[(Releases::until(Release::Epoxy), Families::All, "tenant_network_types")],
+};
 const PROJECT: Project = Project {
     name: "neutron",
     user: 42435,
@@ -55,6 +62,7 @@ impl Part for Service {
     const NAME: &'static str = "neutron";
     const STAGE: Stage = Stage::CoreServices;
     const PRESENCE: Presence = Presence::ByDefault;
+    const WAVE: Wave = Wave::Resources;
     /// Only with its own agents; otherwise it selects no nodes.
     const NODE_CLAIM: Option<&'static str> = Some(switch::CLAIM);
 
@@ -138,11 +146,12 @@ fn configure(neutron: &mut Program<'_, Neutron>, backend: &Backend<'_>) {
         Backend::Ovn(_) => by_ovn::server_options(document),
         Backend::Agents(_) => by_agents::server_options(document),
     });
-    let ml2 = ml2_configuration(template, backend);
-    neutron.plan.files.insert(ML2.to_owned(), ml2);
+    let ml2 = ml2_configuration(neutron.context, backend);
+    neutron.plan.files.insert(ML2.to_owned(), ml2.into());
 }
 
-fn ml2_configuration(template: &NeutronTemplate, backend: &Backend<'_>) -> String {
+fn ml2_configuration(context: &Context<'_, Neutron>, backend: &Backend<'_>) -> String {
+    let template = &context.object.spec.template;
     let ml2 = &template.ml2;
     let networks = match backend {
         Backend::Ovn(network) => network.physical_networks.join(","),
@@ -157,7 +166,7 @@ fn ml2_configuration(template: &NeutronTemplate, backend: &Backend<'_>) -> Strin
     };
     let document = Document::new()
         .set("ml2", "type_drivers", names(&ml2.type_drivers))
-        .set("ml2", "tenant_network_types", names(&ml2.tenant_network_types))
+        .set("ml2", NETWORK_TYPES.of(context.runtime), names(&ml2.tenant_network_types))
         .set("ml2", "extension_drivers", ml2.extension_drivers.join(","))
         .set("ml2", "mechanism_drivers", drivers)
         .set("ml2", "overlay_ip_version", 4)
@@ -167,7 +176,7 @@ fn ml2_configuration(template: &NeutronTemplate, backend: &Backend<'_>) -> Strin
         .set("ml2_type_vlan", "network_vlan_ranges", vlans)
         .set("securitygroup", "enable_security_group", true);
     let document = match backend {
-        Backend::Ovn(network) => by_ovn::plugin_options(document, network, template),
+        Backend::Ovn(network) => by_ovn::plugin_options(document, network, context),
         Backend::Agents(_) => document.set("ml2_type_vxlan", "vni_ranges", "1:65536"),
     };
     document.merge(template.common.extra_config.get(ML2)).render()
@@ -204,7 +213,7 @@ fn add_api(neutron: &mut Program<'_, Neutron>) {
         port: API,
         health: "/healthcheck",
         // A slow compute node must not block all other requests.
-        uwsgi: Uwsgi { processes: 2, ..Uwsgi::new("neutron.wsgi.api:application") },
+        uwsgi: Uwsgi { processes: 2, ..Uwsgi::new(MODULE) },
     });
     for container in &mut workload.pod.containers {
         container.environment.push(shared::process_name("neutron-api"));

@@ -7,16 +7,17 @@ use openstack_operator_model::name;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{
-    Controller, Entry, Plan, Port, Route, SecretPlan, TaskStage, Variable, Workload,
+    Controller, Entry, Plan, Port, SecretPlan, TaskInput, TaskStage, Variable, Workload,
 };
+use openstack_operator_model::release::{Families, Release, Releases, Runtime, Varying};
 use openstack_operator_model::service::{Context, Invalid};
 use openstack_operator_model::status::{ComputeServer, Provides, Stage};
 
-use crate::cloud::{Part, Presence};
+use crate::cloud::{Part, Presence, Wave};
 use crate::concern::DatabaseSettings;
 use crate::program::{Amounts, Api, Program, Project, Settings, Worker, mount_script};
 use crate::shared::api::{self, Uwsgi};
-use crate::shared::{self, Account, DatabaseClaim};
+use crate::shared::{self, Account, DatabaseClaim, DatabaseTarget};
 
 pub use spec::*;
 
@@ -24,9 +25,16 @@ mod cell;
 mod spec;
 
 pub const KIND: Kind = Kind::own("Nova", "novas");
-const API: Port = Port { name: "api", number: 8774 };
-const METADATA: Port = Port { name: "metadata", number: 8775 };
-const CONSOLE: Port = Port { name: "console", number: 6080 };
+const API: Port = Port::tcp("api", 8774);
+const METADATA: Port = Port::tcp("metadata", 8775);
+const CONSOLE: Port = Port::tcp("console", 6080);
+const MODULE: Varying<&str> = Varying::same("nova.wsgi.osapi_compute:application");
+const METADATA_MODULE: Varying<&str> = Varying::same("nova.wsgi.metadata:application");
+/// Time for a worker to stop. The usual programs finish running requests for up to three minutes.
+const GRACE_SECONDS: Varying<i64> =
+    Varying { usual: 210, exceptions: &[(Releases::until(Release::Epoxy), Families::All, 90)] };
+/// Releases whose programs use native threads unless configured otherwise.
+const NATIVE_THREADS: Releases = Releases::since(Release::Gazpacho);
 pub(crate) const USER: i64 = 42436;
 pub(crate) const CONFIGURATION: &str = "nova.conf";
 const PROJECT: Project = Project {
@@ -62,6 +70,7 @@ impl Part for Service {
     const NAME: &'static str = "nova";
     const STAGE: Stage = Stage::CoreServices;
     const PRESENCE: Presence = Presence::ByDefault;
+    const WAVE: Wave = Wave::Compute;
 
     fn template(object: &Nova) -> &NovaTemplate {
         &object.spec.template
@@ -86,7 +95,7 @@ impl Part for Service {
         let metadata_secret = name::part(context.name, "metadata");
         let shared_secret = [(METADATA_KEY, Entry::Password { length: 32 })];
         nova.plan.secrets.push(SecretPlan::with_entries(&metadata_secret, shared_secret));
-        nova.plan.files.insert(INSTALL.to_owned(), include_str!("nova/install.sh").to_owned());
+        nova.plan.files.insert(INSTALL.to_owned(), include_str!("nova/install.sh").into());
         add_tasks(&mut nova, &cells, bus.hosts);
         let cache = shared::cache_servers(context, &template.cache.servers)?;
         let registration = nova.registration("compute", "OpenStack Compute", "/v2.1");
@@ -96,9 +105,10 @@ impl Part for Service {
         configure(&mut nova, &account, &cache);
         add_api(&mut nova);
         add_metadata(&mut nova, &metadata_secret);
-        add_worker(&mut nova, "nova-scheduler", &template.scheduler.component, bus.port);
+        let scheduler = add_worker(&mut nova, "nova-scheduler", &template.scheduler.component, bus.port);
+        keep_eventlet(scheduler, context.runtime);
         add_worker(&mut nova, CONDUCTOR, &template.conductor, bus.port);
-        add_console(&mut nova);
+        let console_url = add_console(&mut nova);
         for cell in &cells {
             cell::add_conductor(&mut nova, cell);
         }
@@ -110,7 +120,7 @@ impl Part for Service {
             identity_secret: account.secret,
             identity_username: account.username,
             identity_method: account.method,
-            console_url: console_url(context),
+            console_url,
             cells: cell::servers(context, &bus, &cells),
         };
         nova.plan.provides = Provides { compute: Some(compute), ..Provides::default() };
@@ -132,26 +142,16 @@ fn add_databases(nova: &mut Program<'_, Nova>) -> Result<(), Invalid> {
         database: api_database.as_deref().unwrap_or("nova_api"),
         suffix: "api-database",
         section: "api_database",
+        charset: claim.charset,
     })?;
     let database = cell0(&nova.context.object.spec.template.database);
-    shared::claim_database(nova.context, &mut nova.plan, &settings, database, &credentials)?;
+    let target = DatabaseTarget { database, credentials: &credentials, charset: claim.charset };
+    shared::claim_database(nova.context, &mut nova.plan, &settings, &target)?;
     Ok(())
 }
 
 fn cell0(database: &NovaDatabase) -> &str {
     database.cell_database.as_deref().unwrap_or("nova_cell0")
-}
-
-fn console_url(context: &Context<'_, Nova>) -> String {
-    let template = &context.object.spec.template;
-    let host = template.exposure.gateway_ref.as_ref().and(template.console.public_hostname.as_ref());
-    if let Some(host) = host {
-        let scheme = template.exposure.public_scheme.unwrap_or_default().name();
-        format!("{scheme}://{host}/{CONSOLE_PAGE}")
-    } else {
-        let host = shared::service_host(context, &name::part(context.name, "novncproxy"));
-        format!("http://{host}:{}/{CONSOLE_PAGE}", CONSOLE.number)
-    }
 }
 
 /// Options of all Nova programs, including nova-compute.
@@ -206,7 +206,8 @@ fn configure(nova: &mut Program<'_, Nova>, account: &Account, cache: &[String]) 
 }
 
 fn add_tasks(nova: &mut Program<'_, Nova>, cells: &[cell::Extra], bus_hosts: usize) {
-    let secrets: Vec<String> = cells.iter().flat_map(cell::Extra::secrets).collect();
+    let secrets: Vec<TaskInput> =
+        cells.iter().flat_map(cell::Extra::secrets).map(TaskInput::Secret).collect();
     let database = &nova.context.object.spec.template.database;
     for (name, stage) in [("db-sync", TaskStage::Install), ("db-expand", TaskStage::Expand)] {
         let task = nova.task(name, stage, shared::script(&shared::script_path(INSTALL)));
@@ -223,6 +224,7 @@ fn add_tasks(nova: &mut Program<'_, Nova>, cells: &[cell::Extra], bus_hosts: usi
 }
 
 fn add_api(nova: &mut Program<'_, Nova>) {
+    let runtime = nova.context.runtime;
     let workload = nova.api(Api {
         component: "api",
         image: image("nova-api"),
@@ -231,12 +233,14 @@ fn add_api(nova: &mut Program<'_, Nova>) {
         port: API,
         health: "/",
         // A slow compute node must not block all other requests.
-        uwsgi: Uwsgi { processes: 2, ..Uwsgi::new("nova.wsgi.osapi_compute:application") },
+        uwsgi: Uwsgi { processes: 2, ..Uwsgi::new(MODULE) },
     });
     add_environment(workload, [shared::process_name("nova-api")]);
+    keep_eventlet(workload, runtime);
 }
 
 fn add_metadata(nova: &mut Program<'_, Nova>, secret: &str) {
+    let runtime = nova.context.runtime;
     let workload = nova.api(Api {
         component: "metadata",
         image: image("nova-api"),
@@ -244,10 +248,18 @@ fn add_metadata(nova: &mut Program<'_, Nova>, secret: &str) {
         amounts: PROJECT.amounts,
         port: METADATA,
         health: "/",
-        uwsgi: Uwsgi::new("nova.wsgi.metadata:application"),
+        uwsgi: Uwsgi::new(METADATA_MODULE),
     });
     let shared_secret = Variable::secret("OS_NEUTRON__METADATA_PROXY_SHARED_SECRET", secret, METADATA_KEY);
     add_environment(workload, [shared_secret, shared::process_name("nova-metadata")]);
+    keep_eventlet(workload, runtime);
+}
+
+/// Keeps the threading model of the former release, because programs of both work together during an upgrade.
+fn keep_eventlet(workload: &mut Workload, runtime: Runtime) {
+    if NATIVE_THREADS.contains(runtime.release) {
+        add_environment(workload, [Variable::text("OS_NOVA_DISABLE_EVENTLET_PATCHING", "false")]);
+    }
 }
 
 fn add_environment<const N: usize>(workload: &mut Workload, variables: [Variable; N]) {
@@ -262,7 +274,8 @@ fn add_worker<'a>(
     settings: &Component,
     bus_port: u16,
 ) -> &'a mut Workload {
-    nova.worker(Worker {
+    let runtime = nova.context.runtime;
+    let workload = nova.worker(Worker {
         component: program.trim_start_matches("nova-"),
         image: image(program),
         settings,
@@ -270,10 +283,13 @@ fn add_worker<'a>(
         // Stable pod names: new names would leave stale entries in the compute service list.
         controller: Controller::StatefulSet { claims: Vec::new(), volumes_deleted: false },
         probes: shared::connected_to(bus_port, USER),
-    })
+    });
+    workload.pod.grace_seconds = GRACE_SECONDS.of(runtime);
+    workload
 }
 
-fn add_console(nova: &mut Program<'_, Nova>) {
+/// Adds the noVNC proxy and returns its public URL.
+fn add_console(nova: &mut Program<'_, Nova>) -> String {
     let template = &nova.context.object.spec.template;
     let settings = &template.console.component;
     let command = shared::command([
@@ -286,13 +302,6 @@ fn add_console(nova: &mut Program<'_, Nova>) {
     let image = image("nova-novncproxy");
     let proxy = nova.container("novncproxy", image, &settings.container, PROJECT.amounts, command);
     nova.serve("novncproxy", settings, api::serving(proxy, CONSOLE, "/vnc_lite.html"));
-    let gateway = template.exposure.gateway_ref.clone();
-    nova.plan.routes.extend(gateway.zip(template.console.public_hostname.clone()).map(
-        |(gateway, hostname)| Route {
-            hostname,
-            gateway,
-            suffix: Some("novncproxy".into()),
-            port: CONSOLE.number,
-        },
-    ));
+    let urls = nova.expose("novncproxy", &CONSOLE, template.console.public_hostname.as_ref());
+    format!("{}/{CONSOLE_PAGE}", urls.public)
 }

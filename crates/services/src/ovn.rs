@@ -10,14 +10,14 @@ use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::plan::{
-    Check, Child, Claim, Container, Controller, Mount, NetworkService, NodeAgents, Plan, Pod, Port, Probes,
-    Registry, Variable, Workload,
+    Check, Child, Claim, Container, Controller, File, FileName, Mount, NetworkService, NodeAgents, Plan, Pod,
+    Port, Probes, Reach, Registry, Variable, Workload,
 };
 use openstack_operator_model::service::{Context, Direction, Invalid, Member};
 use openstack_operator_model::status::{NetworkServer, Provides, Stage};
 
 use crate::chassis::{self, OVNChassisSpec};
-use crate::cloud::{Part, Presence};
+use crate::cloud::{Part, Presence, Wave};
 use crate::control_plane::OpenStackControlPlaneSpec;
 use crate::neutron::Mechanism;
 use crate::program::Amounts;
@@ -52,8 +52,8 @@ const NORTHBOUND: Database = Database {
     schema: "OVN_Northbound",
     schema_file: "/usr/share/ovn/ovn-nb.ovsschema",
     image: ImageNames { kolla: "ovn-nb-db-server", debian: "ovn" },
-    client: Port { name: "clients", number: 6641 },
-    raft: Port { name: "group", number: 6643 },
+    client: Port::tcp("clients", 6641),
+    raft: Port::tcp("group", 6643),
 };
 
 const SOUTHBOUND: Database = Database {
@@ -62,8 +62,8 @@ const SOUTHBOUND: Database = Database {
     schema: "OVN_Southbound",
     schema_file: "/usr/share/ovn/ovn-sb.ovsschema",
     image: ImageNames { kolla: "ovn-sb-db-server", debian: "ovn" },
-    client: Port { name: "clients", number: 6642 },
-    raft: Port { name: "group", number: 6644 },
+    client: Port::tcp("clients", 6642),
+    raft: Port::tcp("group", 6644),
 };
 
 pub struct Service;
@@ -75,6 +75,7 @@ impl Part for Service {
     const NAME: &'static str = "ovn";
     const STAGE: Stage = Stage::Infrastructure;
     const PRESENCE: Presence = Presence::ByDefault;
+    const WAVE: Wave = Wave::Backends;
     const DIRECTS: bool = true;
     const NODE_CLAIM: Option<&'static str> = Some(switch::CLAIM);
 
@@ -149,7 +150,7 @@ impl Part for Service {
     }
 }
 
-fn files() -> BTreeMap<String, String> {
+fn files() -> BTreeMap<FileName, File> {
     let scripts = [
         ("report.sh", include_str!("ovn/report.sh")),
         ("database.sh", include_str!("ovn/database.sh")),
@@ -158,7 +159,7 @@ fn files() -> BTreeMap<String, String> {
         (node::SCRIPT, include_str!("ovn/controller.sh")),
     ];
     let mut files = switch::files();
-    files.extend(scripts.map(|(file, text)| (file.to_owned(), text.to_owned())));
+    files.extend(scripts.map(|(file, text)| (file.to_owned(), text.into())));
     files
 }
 
@@ -339,15 +340,13 @@ fn database_services(
     let members = NetworkService {
         suffix: Some(database.short.into()),
         ports: vec![database.client.clone(), database.raft.clone()],
-        headless: true,
-        pod: None,
+        reach: Reach::EachPod,
     };
     let pods = pods(context.name, database, size(context, database, settings));
     let each = pods.into_iter().enumerate().map(|(ordinal, pod)| NetworkService {
         suffix: Some(format!("{}-{ordinal}", database.short).into()),
         ports: vec![database.client.clone()],
-        headless: false,
-        pod: Some(pod),
+        reach: Reach::OnePod(pod),
     });
     [members].into_iter().chain(each).collect()
 }

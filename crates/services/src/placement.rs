@@ -5,19 +5,21 @@ use openstack_operator_model::common::Origin;
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::plan::{Plan, Port, TaskStage};
+use openstack_operator_model::release::Varying;
 use openstack_operator_model::service::{Context, Invalid};
 use openstack_operator_model::status::{Stage, Status};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::cloud::{Part, Presence};
+use crate::cloud::{Part, Presence, Wave};
 use crate::program::{Amounts, Program, Project, Settings};
 use crate::shared::api::Uwsgi;
 use crate::shared::{self, DatabaseClaim};
 use crate::template::ApiTemplate;
 
 pub const KIND: Kind = Kind::own("Placement", "placements");
-const API: Port = Port { name: "api", number: 8778 };
+const API: Port = Port::tcp("api", 8778);
+const MODULE: Varying<&str> = Varying::same("placement.wsgi.api:application");
 const PROJECT: Project = Project {
     name: "placement",
     user: 42482,
@@ -57,6 +59,7 @@ impl Part for Service {
     const NAME: &'static str = "placement";
     const STAGE: Stage = Stage::CoreServices;
     const PRESENCE: Presence = Presence::ByDefault;
+    const WAVE: Wave = Wave::Resources;
 
     fn template(object: &Placement) -> &ApiTemplate {
         &object.spec.template
@@ -77,7 +80,7 @@ impl Part for Service {
         placement.task("db-expand", TaskStage::Expand, sync());
         placement.task("upgrade-check", TaskStage::Migrate, shared::upgrade_check("placement"));
         placement.task("db-contract", TaskStage::Contract, migrate);
-        placement.only_api(API, "/", Uwsgi::new("placement.wsgi.api:application"));
+        placement.only_api(API, "/", Uwsgi::new(MODULE));
         placement.finish()
     }
 }

@@ -2,17 +2,23 @@
 
 use openstack_operator_model::common::{Common, Component, ContainerSettings, Exposure, Origin};
 use openstack_operator_model::image::ImageNames;
-use openstack_operator_model::oslo::Document;
+use openstack_operator_model::name;
+use openstack_operator_model::oslo::{Document, SecretDocument};
 use openstack_operator_model::plan::{
-    Container, Controller, Mount, NetworkService, Plan, Pod, Port, Probes, Task, TaskStage, Variable,
-    Workload,
+    Container, Controller, Cron, Entry, Mount, NetworkService, Plan, Pod, Port, Probes, Reach, Schedule,
+    SecretPlan, Task, TaskStage, Variable, Workload,
 };
 use openstack_operator_model::service::{Context, Invalid};
+use openstack_operator_model::status::NotificationServer;
 
-use crate::concern::{IdentitySettings, MessagingSettings};
+use crate::concern::MessagingSettings;
 use crate::shared::api::{self, Uwsgi};
-use crate::shared::{self, Account, DatabaseClaim, MessageBus, MessagingClaim, Registration};
-use crate::template::ApiTemplate;
+use crate::shared::{self, DatabaseClaim, MessageBus, MessagingClaim};
+use crate::template::{ApiTemplate, Notifications};
+
+mod registration;
+
+pub(crate) use registration::Urls;
 
 /// Settings that all programs of a service share.
 pub(crate) struct Project {
@@ -32,6 +38,12 @@ pub(crate) struct Project {
 
 /// Services wait for their tasks, so these get more of a busy node than services that start meanwhile.
 const TASK_CPU: &str = "200m";
+
+/// Maximum duration of a run on a schedule.
+const RUN_DEADLINE_SECONDS: i64 = 3600;
+
+/// File with the options whose values come from Secrets.
+const SECRET_OPTIONS: &str = "secrets.conf";
 
 /// Default resource requests and memory limit of a component.
 #[derive(Clone, Copy)]
@@ -88,6 +100,9 @@ pub(crate) struct Program<'a, K> {
     pub(crate) plan: Plan,
     /// The service's configuration file.
     pub(crate) document: Document,
+    /// Options whose values come from Secrets, and which the environment cannot set because they have several values. They
+    /// are in a file of their own, which oslo.config reads last. Containers that are added later mount it.
+    pub(crate) secret_options: SecretDocument,
     /// Environment of containers that are added later.
     pub(crate) environment: Vec<Variable>,
     /// Mounts of containers that are added later, besides the configuration file.
@@ -110,7 +125,7 @@ impl<'a, K> Program<'a, K> {
     ) -> Result<Self, Invalid> {
         let known = [&[project.configuration, "uwsgi.ini"], files].concat();
         shared::check_extra_config(settings.common, &known)?;
-        let internal_url = format!("http://{}:{}", shared::service_host(context, context.name), port.number);
+        let internal_url = shared::internal_endpoint(shared::service_host(context, context.name), port).url();
         let public_url = api::public_url(settings.exposure).unwrap_or_else(|| internal_url.clone());
         let mut plan = Plan {
             endpoint: Some(public_url.clone()),
@@ -125,8 +140,18 @@ impl<'a, K> Program<'a, K> {
             true,
         );
         let document = api::policy(document, &mut plan.files, settings.exposure);
-        let (environment, mounts) = (Vec::new(), Vec::new());
-        Ok(Self { context, project, settings, plan, document, environment, mounts, internal_url, public_url })
+        Ok(Self {
+            context,
+            project,
+            settings,
+            plan,
+            document,
+            secret_options: SecretDocument::default(),
+            environment: Vec::new(),
+            mounts: Vec::new(),
+            internal_url,
+            public_url,
+        })
     }
 
     pub(crate) fn set(&mut self, section: &str, option: &str, value: impl std::fmt::Display) {
@@ -155,35 +180,11 @@ impl<'a, K> Program<'a, K> {
         Ok(bus)
     }
 
-    /// Adds the service user and its catalog entries, and its credentials for these sections to the environment.
-    pub(crate) fn register(
-        &mut self,
-        settings: &IdentitySettings,
-        registrations: &[Registration],
-        sections: &[&str],
-        cache: &[String],
-    ) -> Result<Account, Invalid> {
-        let account =
-            shared::register(self.context, &mut self.plan, settings, self.project.name, registrations)?;
-        self.environment.extend(account.credentials(sections));
-        self.change(|document| account.authtoken(document, cache));
-        Ok(account)
-    }
-
-    /// A catalog entry of the API, with a path after its URLs.
-    pub(crate) fn registration(
-        &self,
-        service_type: &'static str,
-        description: &'static str,
-        path: &str,
-    ) -> Registration {
-        Registration {
-            service_type,
-            name: self.project.name,
-            description,
-            public: format!("{}{path}", self.public_url),
-            internal: format!("{}{path}", self.internal_url),
-        }
+    /// Sends notifications over the bus, and provides it to their consumers.
+    pub(crate) fn notify(&mut self, notifications: &Notifications, bus: &MessageBus) {
+        self.change(|document| notifications.options(document));
+        let server = NotificationServer { secret: bus.secret.clone(), port: bus.port };
+        self.plan.provides.notifications = Some(server);
     }
 
     /// A container with the configuration and the current environment of the service.
@@ -198,6 +199,11 @@ impl<'a, K> Program<'a, K> {
         let Project { name: directory, configuration, scratch, .. } = self.project;
         let Settings { origin, common, exposure, .. } = &self.settings;
         let mut mounts = vec![shared::file(configuration, &format!("/etc/{directory}/{configuration}"))];
+        mounts.extend((!self.secret_options.is_empty()).then(|| Mount::SecretFile {
+            secret: self.secret_options_name(),
+            key: SECRET_OPTIONS.to_owned(),
+            path: format!("/etc/{directory}/{configuration}.d/{SECRET_OPTIONS}"),
+        }));
         mounts.extend(self.mounts.iter().cloned());
         mounts.extend(scratch.iter().map(|(name, path)| shared::scratch(name, path)));
         mounts.push(shared::scratch("tmp", "/tmp"));
@@ -213,22 +219,41 @@ impl<'a, K> Program<'a, K> {
         }
     }
 
+    /// Name of the Secret with the options whose values come from Secrets.
+    fn secret_options_name(&self) -> String {
+        name::part(self.context.name, "options")
+    }
+
     /// Adds a task that runs a command of the service.
     pub(crate) fn task(&mut self, name: &'static str, stage: TaskStage, command: Vec<String>) -> &mut Task {
-        let Project { image, amounts, user, manage, .. } = self.project;
-        let settings = ContainerSettings::default();
-        let amounts = Amounts { cpu: TASK_CPU, ..*amounts };
-        let mut container = self.container(manage, *image, &settings, amounts, command);
-        container.environment = container.environment.into_iter().map(shared::for_task).collect();
-        let task = Task { name, stage, user: *user, container, repeat_on: Vec::new() };
+        let container = self.command(command);
+        let user = self.project.user;
+        let task = Task { name, stage, user, container, repeat_on: Vec::new(), after: Vec::new() };
         push(&mut self.plan.tasks, task)
+    }
+
+    /// Adds a command of the service that runs on a schedule.
+    pub(crate) fn schedule(&mut self, name: &'static str, cron: Cron, command: Vec<String>) -> &mut Schedule {
+        let container = self.command(command);
+        let (user, deadline_seconds) = (self.project.user, RUN_DEADLINE_SECONDS);
+        push(&mut self.plan.schedules, Schedule { name, cron, user, container, deadline_seconds })
+    }
+
+    /// A container that runs a command of the service to completion.
+    fn command(&self, command: Vec<String>) -> Container {
+        let Project { image, amounts, manage, .. } = self.project;
+        let amounts = Amounts { cpu: TASK_CPU, ..*amounts };
+        let mut container = self.container(manage, *image, &ContainerSettings::default(), amounts, command);
+        container.environment = container.environment.into_iter().map(shared::for_task).collect();
+        container
     }
 
     /// Adds an API.
     pub(crate) fn api(&mut self, api: Api<'_>) -> &mut Workload {
         let main = api.component == "api";
         let file = if main { "uwsgi.ini".to_owned() } else { format!("uwsgi-{}.ini", api.component) };
-        self.plan.files.insert(file.clone(), api::uwsgi(&api.uwsgi, &api.port, self.settings.common));
+        let uwsgi = api::uwsgi(&api.uwsgi, self.context.runtime, &api.port, self.settings.common);
+        self.plan.files.insert(file.clone(), uwsgi.into());
         let Project { name, .. } = self.project;
         let command = shared::uwsgi_command(name);
         let mut container =
@@ -253,12 +278,8 @@ impl<'a, K> Program<'a, K> {
         container: Container,
     ) -> &mut Workload {
         let suffix = (component != "api").then(|| component.into());
-        let service = NetworkService {
-            suffix: suffix.clone(),
-            ports: container.ports.clone(),
-            headless: false,
-            pod: None,
-        };
+        let service =
+            NetworkService { suffix: suffix.clone(), ports: container.ports.clone(), reach: Reach::Cluster };
         let pod = Pod::new(self.project.user, &self.settings.common.pods.scheduling, vec![container]);
         let workload = Workload {
             component: component.into(),
@@ -292,10 +313,15 @@ impl<'a, K> Program<'a, K> {
 
     /// Completes the plan with the configuration file, including the overrides of the user.
     pub(crate) fn finish(mut self) -> Result<Plan, Invalid> {
-        shared::check_overrides(self.settings.common, &self.plan)?;
+        shared::check_overrides(self.settings.common, &self.plan, &self.secret_options)?;
+        if !self.secret_options.is_empty() {
+            let template = Entry::Template(self.secret_options.template());
+            let secret = SecretPlan::with_entries(&self.secret_options_name(), [(SECRET_OPTIONS, template)]);
+            self.plan.secrets.push(secret);
+        }
         let file = self.project.configuration;
         let document = self.document.merge(self.settings.common.extra_config.get(file));
-        self.plan.files.insert(file.to_owned(), document.render());
+        self.plan.files.insert(file.to_owned(), document.render().into());
         Ok(self.plan)
     }
 }
@@ -311,3 +337,6 @@ fn push<T>(list: &mut Vec<T>, item: T) -> &mut T {
 pub(crate) fn mount_script(container: &mut Container, file: &str) {
     container.mounts.push(shared::file(file, &shared::script_path(file)));
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,8 +9,8 @@ use openstack_operator_model::image::{Image, ImageNames};
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
 use openstack_operator_model::plan::{
-    Change, Check, Claim, Container, Controller, Entry, MemberProtocol, Mount, NetworkService, Plan, Pod,
-    Port, Probes, SecretPlan, Variable, Workload,
+    Change, Check, Claim, Container, Controller, Entry, File, FileName, MemberProtocol, Mount,
+    NetworkService, Plan, Pod, Port, Probes, Reach, SecretPlan, Variable, Workload,
 };
 use openstack_operator_model::quantity;
 use openstack_operator_model::service::{Context, Direction, Invalid, Member};
@@ -18,7 +18,7 @@ use openstack_operator_model::status::{MessagingServer, Provides, Stage, Status}
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::cloud::{Part, Presence};
+use crate::cloud::{Part, Presence, Wave};
 use crate::control_plane::OpenStackControlPlaneSpec;
 use crate::inputs::{self, Input, Inputs};
 use crate::program::Amounts;
@@ -27,11 +27,11 @@ use crate::shared;
 mod cluster;
 
 pub const KIND: Kind = Kind::own("RabbitMQ", "rabbitmqs");
-const AMQP: Port = Port { name: "amqp", number: 5672 };
-const MANAGEMENT: Port = Port { name: "management", number: 15672 };
-const METRICS: Port = Port { name: "metrics", number: 15692 };
-const EPMD: Port = Port { name: "epmd", number: 4369 };
-const DISTRIBUTION: Port = Port { name: "distribution", number: 25672 };
+const AMQP: Port = Port::tcp("amqp", 5672);
+const MANAGEMENT: Port = Port::tcp("management", 15672);
+const METRICS: Port = Port::tcp("metrics", 15692);
+const EPMD: Port = Port::tcp("epmd", 4369);
+const DISTRIBUTION: Port = Port::tcp("distribution", 25672);
 const PORTS: [Port; 5] = [AMQP, MANAGEMENT, METRICS, EPMD, DISTRIBUTION];
 const USER: i64 = 42439;
 const AMOUNTS: Amounts = Amounts { cpu: "100m", memory: "256Mi", memory_limit: "1Gi" };
@@ -109,6 +109,7 @@ impl Part for Service {
     const NAME: &'static str = "rabbitmq";
     const STAGE: Stage = Stage::Infrastructure;
     const PRESENCE: Presence = Presence::ByDefault;
+    const WAVE: Wave = Wave::Backends;
     const DIRECTS: bool = true;
 
     fn template(object: &RabbitMQ) -> &RabbitMQTemplate {
@@ -134,12 +135,16 @@ impl Part for Service {
         let secrets = Secrets::new(context.name);
         let host = shared::service_host(context, context.name);
         let mode = if context.memory.contains_key(cluster::FORMED) { "formed" } else { "new" };
-        let mut files: BTreeMap<String, String> =
-            SCRIPTS.map(|(file, text)| (file.to_owned(), text.to_owned())).into();
-        files.insert("rabbitmq.conf".to_owned(), configuration(context)?);
-        files.insert("enabled_plugins".to_owned(), "[rabbitmq_management,rabbitmq_prometheus].\n".to_owned());
+        let mut files: BTreeMap<FileName, File> =
+            SCRIPTS.map(|(file, text)| (file.to_owned(), text.into())).into();
+        files.insert("rabbitmq.conf".to_owned(), configuration(context)?.into());
+        files.insert("enabled_plugins".to_owned(), "[rabbitmq_management,rabbitmq_prometheus].\n".into());
         let staying = shared::member_hosts(context, context.name, &members_service, template.replicas());
-        let protocol = MemberProtocol::Bus { port: MANAGEMENT.number, secret: secrets.administrator.clone() };
+        let protocol = MemberProtocol::Bus {
+            scheme: shared::INTERNAL_SCHEME,
+            port: MANAGEMENT.number,
+            secret: secrets.administrator.clone(),
+        };
         Ok(Plan {
             secrets: secrets.plans(template.storage.deletion_policy),
             files,
@@ -154,7 +159,7 @@ impl Part for Service {
                 messaging: Some(MessagingServer {
                     hosts: staying,
                     port: AMQP.number,
-                    management_url: format!("http://{host}:{}", MANAGEMENT.number),
+                    management_url: shared::internal_endpoint(&host, &MANAGEMENT).url(),
                     secret: secrets.administrator,
                 }),
                 ..Provides::default()
@@ -330,11 +335,10 @@ fn workload(
     let server = server(context, members_service, secrets);
     let report = container(context, "report", "report.sh", members_service);
     let pod = Pod::new(USER, &template.common.pods.scheduling, vec![server]);
-    let service = |suffix: Option<&'static str>, ports: &[Port], headless| NetworkService {
+    let service = |suffix: Option<&'static str>, ports: &[Port], reach| NetworkService {
         suffix: suffix.map(Into::into),
         ports: ports.to_vec(),
-        headless,
-        pod: None,
+        reach,
     };
     Workload {
         component: "server".into(),
@@ -351,8 +355,8 @@ fn workload(
         pod: Pod { setup: vec![report], grace_seconds: GRACE_SECONDS, ..pod },
         after: Vec::new(),
         services: vec![
-            service(None, &[AMQP, MANAGEMENT, METRICS], false),
-            service(Some("members"), &PORTS, true),
+            service(None, &[AMQP, MANAGEMENT, METRICS], Reach::Cluster),
+            service(Some("members"), &PORTS, Reach::EachPod),
         ],
     }
 }

@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 
 use openstack_operator_model::common::{
-    Common, ContainerSettings, Origin, PodSettings, ResourceAmounts, Resources, Scheduling,
+    Common, ContainerSettings, Origin, PodSettings, ResourceAmounts, Resources, Scheduling, Scheme,
 };
 use openstack_operator_model::image::{Image, ImageNames};
 use openstack_operator_model::kind::Kind;
-use openstack_operator_model::plan::{Check, HostPath, Mount, Plan, Probe, Probes, Variable, Workload};
+use openstack_operator_model::oslo::SecretDocument;
+use openstack_operator_model::plan::{
+    Check, Endpoint, File, HostPath, Mount, Plan, Port, Probe, Probes, Variable, Workload,
+};
 use openstack_operator_model::quantity;
 use openstack_operator_model::service::{Context, Invalid};
 
@@ -16,6 +19,7 @@ use crate::program::Amounts;
 pub(crate) mod api;
 mod claims;
 mod identity;
+pub(crate) mod keys;
 
 pub(crate) use claims::*;
 pub(crate) use identity::*;
@@ -35,7 +39,7 @@ pub(crate) fn component_image<K>(
         repository: own.repository.clone().or_else(|| pods.container.image.repository.clone()),
         tag: own.tag.clone().or_else(|| pods.container.image.tag.clone()),
     };
-    context.site.images.reference(names, &origin.images, &image, origin.release)
+    context.site.images.reference(names, &origin.images, &image, context.runtime)
 }
 
 /// Resources of a component: its own, those of the object, or the defaults.
@@ -50,6 +54,14 @@ pub(crate) fn component_resources(
 /// DNS name of a Service.
 pub(crate) fn service_host<K>(context: &Context<'_, K>, service: &str) -> String {
     format!("{service}.{}.svc", context.namespace)
+}
+
+/// Scheme of every API and probe inside the cluster.
+pub(crate) const INTERNAL_SCHEME: Scheme = Scheme::Http;
+
+/// An HTTP server inside the cluster.
+pub(crate) fn internal_endpoint(host: impl Into<String>, port: &Port) -> Endpoint {
+    Endpoint { scheme: INTERNAL_SCHEME, host: host.into(), port: port.number }
 }
 
 /// Fully qualified DNS names of the pods of a StatefulSet, for clients without search domains.
@@ -114,13 +126,18 @@ const FIELDS: [(&str, &str); 10] = [
     ("S3_STORE_SECRET_KEY", "`storage.s3`"),
 ];
 
-/// Rejects options that pods get by their environment: oslo.config prefers it to files, so they would have no effect.
-pub(crate) fn check_overrides(common: &Common, plan: &Plan) -> Result<(), Invalid> {
+/// Rejects options that pods get by their environment or by a file of a Secret: oslo.config prefers both to the main file,
+/// so they would have no effect.
+pub(crate) fn check_overrides(
+    common: &Common,
+    plan: &Plan,
+    secret_options: &SecretDocument,
+) -> Result<(), Invalid> {
     let pods = plan.workloads.iter().map(|workload| &workload.pod);
     let containers = pods.flat_map(|pod| pod.setup.iter().chain(&pod.containers));
     let variables = containers.flat_map(|container| &container.environment);
     // Scripts set variables that depend on the node.
-    let lines = plan.files.values().flat_map(|text| text.lines());
+    let lines = plan.files.values().filter_map(File::text).flat_map(str::lines);
     let scripted = lines.filter_map(|line| line.split_once('=')).map(|(name, _)| name);
     let variables: BTreeSet<&str> =
         variables.map(|variable| variable.name.as_str()).chain(scripted).collect();
@@ -131,7 +148,9 @@ pub(crate) fn check_overrides(common: &Common, plan: &Plan) -> Result<(), Invali
         for (section, option) in options {
             let name = option.to_uppercase().replace('-', "_");
             let variable = format!("OS_{}__{name}", section.to_uppercase().replace('-', "_"));
-            if variables.contains(variable.as_str()) {
+            let by_environment = variables.contains(variable.as_str());
+            if by_environment || secret_options.contains(section, option) {
+                let source = if by_environment { "by their environment" } else { "from a Secret" };
                 let field = FIELDS.iter().find(|(option, _)| *option == name);
                 let instead = field.map_or_else(
                     || "the operator derives its value".to_owned(),
@@ -140,7 +159,7 @@ pub(crate) fn check_overrides(common: &Common, plan: &Plan) -> Result<(), Invali
                 return Err(Invalid::new(
                     format!("spec.extraConfig.{file:?}.{section}.{option}"),
                     format!(
-                        "would have no effect, because the pods get this option by their environment: remove it; {instead}"
+                        "would have no effect, because the pods get this option {source}: remove it; {instead}"
                     ),
                 ));
             }

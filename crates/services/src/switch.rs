@@ -6,7 +6,7 @@ use std::fmt::Write;
 use openstack_operator_model::common::{Resources, Scheduling};
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::plan::{
-    Check, Container, FileName, Host, HostPath, Mount, Pod, Privilege, Probes, Variable, Workload,
+    Check, Container, File, FileName, Host, HostPath, Mount, Pod, Privilege, Probes, Variable, Workload,
 };
 
 use crate::program::Amounts;
@@ -37,12 +37,12 @@ pub(crate) struct Pods<'a> {
 }
 
 /// Scripts of the pods.
-pub(crate) fn files() -> BTreeMap<FileName, String> {
+pub(crate) fn files() -> BTreeMap<FileName, File> {
     let scripts = [
         (DATABASE_SCRIPT, include_str!("switch/database.sh")),
         (SWITCH_SCRIPT, include_str!("switch/switch.sh")),
     ];
-    scripts.map(|(file, text)| (file.to_owned(), text.to_owned())).into()
+    scripts.map(|(file, text)| (file.to_owned(), text.into())).into()
 }
 
 /// Live file with the settings of nodes without overrides.

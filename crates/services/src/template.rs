@@ -1,6 +1,7 @@
 //! Settings that several services share.
 
 use openstack_operator_model::common::{Common, Exposure, NameReference};
+use openstack_operator_model::oslo::Document;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -41,12 +42,50 @@ impl Inputs for ApiTemplate {
     }
 }
 
-/// Notifications for other services.
+/// Topic for consumers that no service of the cloud is.
+const DEFAULT_TOPIC: &str = "notifications";
+
+/// Notifications for other services. Each consumer has its own topic, because consumers of one topic would take
+/// notifications from each other.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Notifications {
-    /// Whether the service sends notifications over the message bus.
+    /// Whether the service sends notifications to topic `notifications`, e.g. for a consumer outside of the cloud. Without a
+    /// consumer they stay on the message bus.
     #[serde(default)]
     pub enabled: bool,
+    /// Further topics, one for each consumer. A cloud sets those of its services.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(min = 1, max = 16),
+        inner(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))
+    )]
+    pub topics: Vec<String>,
+}
+
+impl Notifications {
+    /// CEL expression: the service sends notifications.
+    pub(crate) const ARE_SENT: &'static str = "has(self.spec.notifications) && (self.spec.notifications.enabled \
+                                               || has(self.spec.notifications.topics))";
+
+    /// All topics. Without one, the service sends no notifications.
+    pub(crate) fn all_topics(&self) -> Vec<&str> {
+        let default = self.enabled.then_some(DEFAULT_TOPIC);
+        default.into_iter().chain(self.topics.iter().map(String::as_str)).collect()
+    }
+
+    /// Options of oslo.messaging.
+    pub(crate) fn options(&self, document: Document) -> Document {
+        const SECTION: &str = "oslo_messaging_notifications";
+        let topics = self.all_topics();
+        if topics.is_empty() {
+            return document;
+        }
+        let document = document.set(SECTION, "driver", "messagingv2");
+        if topics == [DEFAULT_TOPIC] {
+            return document;
+        }
+        document.set(SECTION, "topics", topics.join(","))
+    }
 }
 
 /// Reference to another service.

@@ -94,7 +94,9 @@ impl FakeCluster {
 impl Cluster for FakeCluster {
     async fn get(&self, kind: Kind, namespace: &str, name: &str) -> PortResult<Option<DynamicObject>> {
         let attempt = self.script.begin("get", kind.kind, name)?;
-        self.object(kind, namespace, name).map(|body| dynamic(&attempt, body)).transpose()
+        let outdated = lock(&self.state).faults.take_outdated(&Key::new(kind, namespace, name));
+        let body = outdated.or_else(|| self.object(kind, namespace, name));
+        body.map(|body| dynamic(&attempt, body)).transpose()
     }
 
     async fn list(

@@ -4,7 +4,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use openstack_operator_engine::ports::Environment;
+use openstack_operator_engine::ports::{CertificateRequest, Environment, KeyPair, PortResult, Signer};
+use openstack_operator_model::plan::Encoding;
 
 use crate::lock;
 
@@ -12,6 +13,7 @@ use crate::lock;
 pub(crate) const START: &str = "2026-01-01T00:00:00Z";
 /// Prefix of generated values only.
 pub(crate) const GENERATED: &str = "Zq";
+const PRIVATE_KEY_LENGTH: usize = 32;
 
 #[derive(Debug)]
 pub struct FakeEnvironment {
@@ -66,9 +68,37 @@ impl Environment for FakeEnvironment {
         self.generate(length, "")
     }
 
-    fn fernet_key(&self) -> String {
+    fn bytes(&self, length: usize, _encoding: Encoding) -> String {
         // 43 characters and the padding are 32 bytes. The unused bits of the last character must be 0, as in `A`.
-        self.generate(43, "=")
+        let characters = (length * 8).div_ceil(6);
+        self.generate(characters, &"=".repeat(characters.next_multiple_of(4) - characters))
+    }
+
+    fn uuid(&self) -> String {
+        let mut state = lock(&self.state);
+        let value = format!("{:08x}-0000-4000-8000-000000000000", state.generated.len() + 1);
+        state.generated.push(value.clone());
+        value
+    }
+
+    /// Says who signed it, for whom, and until when.
+    fn certificate(&self, request: &CertificateRequest<'_>) -> PortResult<KeyPair> {
+        let CertificateRequest { common_name, alternative_names, not_after, signer, .. } = request;
+        let (private, signed_by) = match signer {
+            Signer::Itself(Some(key)) => ((*key).to_owned(), "itself"),
+            Signer::Itself(None) => (self.generate(PRIVATE_KEY_LENGTH, ""), "itself"),
+            Signer::Authority(authority) => {
+                (self.generate(PRIVATE_KEY_LENGTH, ""), authority.public.as_str())
+            }
+        };
+        let names = alternative_names.join(" ");
+        let public = format!("certificate of {common_name} [{names}] until {not_after} by ({signed_by})");
+        Ok(KeyPair { public, private })
+    }
+
+    fn ssh_key(&self) -> PortResult<KeyPair> {
+        let private = self.generate(PRIVATE_KEY_LENGTH, "");
+        Ok(KeyPair { public: format!("ssh-ed25519 {}", lock(&self.state).generated.len()), private })
     }
 
     fn jitter(&self) -> f64 {
@@ -97,7 +127,7 @@ mod tests {
         let password = environment.password(32);
         assert_eq!(password.len(), 32);
         assert!(password.chars().all(|character| character.is_ascii_alphanumeric()));
-        let key = environment.fernet_key();
+        let key = environment.bytes(32, Encoding::Base64Url);
         assert_eq!(BASE64_URL_SAFE.decode(&key).unwrap().len(), 32);
         assert_ne!(password, environment.password(32));
         assert_eq!(environment.generated().len(), 3);

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 /// Fields that the operator does not support, with the reason.
-const EXCEPTIONS: [(&str, &str, &str); 7] = [
+const EXCEPTIONS: [(&str, &str, &str); 6] = [
     ("OpenStackControlPlane", "spec.storageBackend", "each service names its own storage"),
     ("OpenStackControlPlane", "spec.tls", "TLS ends at the Gateway"),
     ("OpenStackControlPlane", "spec.cinder", "Cinder is not among the services"),
-    ("OpenStackControlPlane", "spec.heat", "Heat is not among the services"),
     ("OpenStackControlPlane", "spec.horizon", "Horizon is not among the services"),
     ("Glance", "spec.storage.rbd.cephClientRef", "the keys are in the Secret of cephSecretRef"),
     ("OVNChassis", "metadata.ownerReferences", "the operator owns the chassis that it writes"),

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use openstack_operator_engine::claim::Claim;
-use openstack_operator_engine::ports::{PortResult, Sql, SqlGrant, SqlServer};
+use openstack_operator_engine::ports::{PortResult, Sql, SqlGrant, SqlOutcome, SqlServer};
+use openstack_operator_model::plan::Charset;
 use openstack_operator_model::service::SqlView;
 use openstack_operator_model::status::EffectKind::{Database, DatabaseUser};
 use serde::Serialize;
@@ -17,6 +18,8 @@ pub type FakeSql = FakeServer<SqlState>;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SqlState {
     pub databases: BTreeSet<String>,
+    /// Character sets of databases that do not have utf8mb3.
+    pub charsets: BTreeMap<String, String>,
     /// Passwords by user.
     pub users: BTreeMap<String, String>,
     /// User and database.
@@ -33,19 +36,25 @@ impl ServerState for SqlState {
 
 #[async_trait]
 impl Sql for FakeSql {
-    async fn ensure(&self, server: &SqlServer, grant: &SqlGrant) -> PortResult<bool> {
-        self.call("ensure", &grant.database, (&server.host, &server.administrator), |state| {
+    async fn ensure(&self, server: &SqlServer, grant: &SqlGrant) -> PortResult<SqlOutcome> {
+        let mut other_charset = None;
+        let wrote = self.call("ensure", &grant.database, (&server.host, &server.administrator), |state| {
             let user = &grant.user;
             protect(&server.administrator, &user.username)?;
             let (known, password) = (state.databases.get(&grant.database), state.users.get(&user.username));
             let owners = &mut state.owners;
             owners.claim(&grant.database_claim, Database, &grant.database, known)?;
             owners.claim(&grant.user_claim, DatabaseUser, &user.username, password)?;
-            state.databases.insert(grant.database.clone());
+            if state.databases.insert(grant.database.clone()) && grant.charset != Charset::default() {
+                state.charsets.insert(grant.database.clone(), grant.charset.name().to_owned());
+            }
+            let charset = state.charsets.get(&grant.database).map_or("utf8mb3", String::as_str);
+            other_charset = (!grant.charset.has_name(charset)).then(|| charset.to_owned());
             state.users.insert(user.username.clone(), user.password.clone());
             state.grants.insert((user.username.clone(), grant.database.clone()));
             Ok(())
-        })
+        })?;
+        Ok(SqlOutcome { wrote, other_charset })
     }
 
     async fn has_database(&self, server: &SqlServer, database: &str) -> PortResult<bool> {
@@ -58,6 +67,7 @@ impl Sql for FakeSql {
         self.call("drop_database", database, (&server.host, &server.administrator), |state| {
             if state.owners.release(claim, Database, database) {
                 state.databases.remove(database);
+                state.charsets.remove(database);
             }
             Ok(())
         })?;
@@ -115,6 +125,7 @@ mod tests {
     fn grant() -> SqlGrant {
         SqlGrant {
             database: "keystone".into(),
+            charset: Charset::Utf8mb3,
             database_claim: claim(),
             user: login("keystone"),
             user_claim: claim(),
@@ -125,15 +136,15 @@ mod tests {
     async fn only_differences_are_written() {
         let script = Script::default();
         let sql = FakeSql::new(script.clone());
-        assert!(sql.ensure(&server(), &grant()).await.unwrap());
-        assert!(!sql.ensure(&server(), &grant()).await.unwrap());
+        assert!(sql.ensure(&server(), &grant()).await.unwrap().wrote);
+        assert!(!sql.ensure(&server(), &grant()).await.unwrap().wrote);
         assert_eq!(script.log().len(), 2);
         assert_eq!(script.writes().len(), 1);
         assert_eq!(sql.administrator("db"), Some(login("root")));
         sql.edit("db", |state| {
             state.users.insert("keystone".into(), "other".into());
         });
-        assert!(sql.ensure(&server(), &grant()).await.unwrap());
+        assert!(sql.ensure(&server(), &grant()).await.unwrap().wrote);
         assert_eq!(sql.state("db").users["keystone"], "secret");
     }
 

@@ -220,6 +220,7 @@ spec: { region: one, replicas: 2 }
         let server = SqlServer { host: "db".into(), port: 3306, administrator };
         let claim = crate::server::claim();
         let grant = SqlGrant {
+            charset: openstack_operator_model::plan::Charset::Utf8mb3,
             database: "x".into(),
             database_claim: claim.clone(),
             user: Login { username: "x".into(), password },

@@ -7,15 +7,16 @@ use kube::core::DynamicObject;
 use openstack_operator_model::common::PAUSE_ANNOTATION;
 use openstack_operator_model::image::{Family, ImageDefaults};
 use openstack_operator_model::kind::{
-    DAEMON_SET, DEPLOYMENT, GROUP, HTTP_ROUTE, JOB, Kind, SECRET, STATEFUL_SET,
+    CRON_JOB, DAEMON_SET, DEPLOYMENT, GROUP, HTTP_ROUTE, JOB, Kind, SECRET, STATEFUL_SET,
 };
 use openstack_operator_model::lower::{
-    Instance, Manifest, Observed, Phase, SecretFacts, Source, lower, manifest,
+    Instance, Manifest, Observed, Phase, SecretFacts, Source, lower, manifest, task,
 };
 use openstack_operator_model::need::{ObjectNeed, Resolved};
-use openstack_operator_model::plan::{Plan, SecretContent, SecretPlan};
+use openstack_operator_model::plan::{CERTIFICATE_KEYS, Plan, SSH_KEYS, SecretContent, SecretPlan};
 use openstack_operator_model::service::{AnyObject, AnyService, Site};
 use openstack_operator_services::of_kind;
+use openstack_operator_testkit::Gadget;
 use serde_json::{Value, json};
 
 use crate::server::{Effect, Server, accepted, title};
@@ -43,6 +44,26 @@ pub async fn plan(server: &Server, objects: &[Value]) -> Result<Vec<Planned>> {
         planning.step().await?;
     }
     Ok(planning.planned)
+}
+
+/// The test service with elements of a plan that few services need. Its object cannot be stored.
+#[must_use]
+pub fn gadget(server: &Server) -> Planned {
+    let instance = Instance {
+        kind: Gadget::KIND,
+        service: Gadget.name(),
+        name: "gadget".to_owned(),
+        namespace: server.namespace().to_owned(),
+        uid: String::new(),
+    };
+    let plan = Gadget::plan(&instance.name, &json!({}));
+    let object = Manifest {
+        kind: instance.kind,
+        name: instance.name.clone(),
+        body: Value::Null,
+        source: Source::Other,
+    };
+    Planned { object, instance, plan }
 }
 
 fn is_own(object: &Value) -> bool {
@@ -167,7 +188,12 @@ impl Planned {
     pub fn manifests(&self) -> Vec<Manifest> {
         let facts = SecretFacts { revision: "1".to_owned(), rotations: 1 };
         let secrets = self.plan.secrets.iter().map(|secret| (secret.name.clone(), facts.clone()));
-        let changed = Observed { installed: Some("another".to_owned()), secrets: secrets.collect() };
+        let removed = task::recorded_scale(&self.plan).into_keys();
+        let changed = Observed {
+            installed: Some("another".to_owned()),
+            secrets: secrets.collect(),
+            removed_pods: removed.map(|component| (component, vec!["removed-1".to_owned()])).collect(),
+        };
         let mut all: Vec<Manifest> =
             self.plan.secrets.iter().map(|plan| secret(&self.instance, plan)).collect();
         for observed in [changed, Observed::default()] {
@@ -193,6 +219,8 @@ fn secret(instance: &Instance, plan: &SecretPlan) -> Manifest {
     let keys: Vec<&str> = match &plan.content {
         SecretContent::Entries(entries) => entries.keys().map(String::as_str).collect(),
         SecretContent::KeyRing(_) => vec!["0", "1"],
+        SecretContent::Certificate(_) => CERTIFICATE_KEYS.to_vec(),
+        SecretContent::SshKey => SSH_KEYS.to_vec(),
     };
     let data: BTreeMap<&str, &str> = keys.into_iter().map(|key| (key, SECRET_VALUE)).collect();
     let fields = [("type", json!("Opaque")), ("data", json!(data))];
@@ -206,7 +234,7 @@ pub fn inert(manifest: &Manifest) -> Value {
     match manifest.kind {
         DEPLOYMENT | STATEFUL_SET => body["spec"]["replicas"] = json!(0),
         DAEMON_SET => body["spec"]["template"]["spec"]["nodeSelector"] = json!({ "nowhere": "" }),
-        JOB => body["spec"]["suspend"] = json!(true),
+        JOB | CRON_JOB => body["spec"]["suspend"] = json!(true),
         HTTP_ROUTE => {
             for parent in body["spec"]["parentRefs"].as_array_mut().into_iter().flatten() {
                 parent["name"] = json!("nowhere");

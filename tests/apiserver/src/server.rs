@@ -69,6 +69,14 @@ impl Server {
         self.send(Method::PATCH, &address, "application/apply-patch+yaml", &object).await
     }
 
+    /// Writes the status of a stored object.
+    pub async fn apply_status(&self, object: &Value) -> Result<Result<Answer, Refusal>> {
+        let (collection, object) = self.collection(object).await?;
+        let options = options(Effect::Stored);
+        let address = format!("{collection}/{}/status?{options}&force=true", name(&object)?);
+        self.send(Method::PATCH, &address, "application/apply-patch+yaml", &object).await
+    }
+
     /// The object as it is stored.
     pub async fn get(&self, object: &Value) -> Result<Value> {
         let address = format!("{}/{}", self.collection(object).await?.0, name(object)?);

@@ -1,10 +1,10 @@
 //! Databases, virtual hosts and catalog entries, created without the operator.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
 use openstack_operator_model::common::Reference;
-use openstack_operator_model::plan::{Catalog, Controller, Database, Messaging};
+use openstack_operator_model::plan::{Catalog, Controller, Database, GrantTarget, Messaging};
 use openstack_operator_services::{compute, ovn};
 use openstack_operator_smoke::wait::{POD_START, await_condition};
 use serde_json::{Value, json};
@@ -29,7 +29,8 @@ for name in catalog["projects"]: project(name)
 for name in catalog["roles"]: role(name)
 for user in catalog["users"]:
     made = identity.create_user(name=user["name"], password=user["password"], domain_id="default")
-    for name in user["roles"]: identity.assign_project_role_to_user(project(user["project"]), made, role(name))
+    for grant in user["grants"]:
+        identity.assign_project_role_to_user(project(grant["project"]), made, role(grant["role"]))
 for service in catalog["services"]:
     made = identity.create_service(name=service["name"], type=service["type"])
     for interface, url in service["endpoints"]:
@@ -82,9 +83,12 @@ impl Work<'_> {
         let mut users = Vec::new();
         for user in &catalog.users {
             let password = self.values.get(&user.password.secret, &user.password.key)?;
-            users.push(json!({
-                "name": user.name, "password": password, "project": user.project, "roles": user.roles,
-            }));
+            let grants = user.grants.iter().map(|grant| match &grant.on {
+                GrantTarget::Project(project) => Ok(json!({ "project": project, "role": grant.role })),
+                GrantTarget::Domain(domain) => bail!("no service of the sample has domain {domain:?}"),
+            });
+            let grants = grants.collect::<Result<Vec<_>>>()?;
+            users.push(json!({ "name": user.name, "password": password, "grants": grants }));
         }
         let services = catalog.services.iter().map(|service| {
             let endpoints =

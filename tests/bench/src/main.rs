@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
-use openstack_operator_model::image::{Family, ImageDefaults, Release};
+use openstack_operator_model::image::{Family, ImageDefaults};
+use openstack_operator_model::release::Release;
 use openstack_operator_model::service::Site;
 
 #[derive(Parser)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
 use openstack_operator_model::plan::{Entry, Piece, SecretContent, SecretPlan};
@@ -21,6 +21,9 @@ impl Values {
             SecretContent::KeyRing(_) => {
                 let key = || URL_SAFE.encode(rand::rng().random::<[u8; 32]>());
                 made.extend(["0", "1"].map(|number| (number.to_owned(), key())));
+            }
+            SecretContent::Certificate(_) | SecretContent::SshKey => {
+                bail!("no service of the benchmark needs {}", plan.name)
             }
             SecretContent::Entries(entries) => {
                 // A template may precede the values that it refers to.
@@ -44,6 +47,7 @@ impl Values {
     fn value(&self, entry: &Entry) -> Result<String> {
         match entry {
             Entry::Password { length } => Ok(Alphanumeric.sample_string(&mut rand::rng(), *length)),
+            Entry::Bytes { .. } | Entry::Uuid => bail!("no service of the benchmark needs this value"),
             Entry::Text(text) => Ok(text.clone()),
             Entry::Template(pieces) => pieces.iter().map(|piece| self.piece(piece)).collect(),
         }
@@ -53,7 +57,10 @@ impl Values {
     fn piece(&self, piece: &Piece) -> Result<String> {
         match piece {
             Piece::Text(text) => Ok(text.clone()),
-            Piece::Value(key) | Piece::Escaped(key) => self.get(&key.secret, &key.key).map(str::to_owned),
+            Piece::Value(key) | Piece::Escaped(key) | Piece::Option(key) => {
+                self.get(&key.secret, &key.key).map(str::to_owned)
+            }
+            Piece::Keys { .. } => bail!("no service of the benchmark needs the keys of a ring"),
         }
     }
 }

@@ -48,6 +48,8 @@ fn read(directory: &Path) -> Result<BTreeMap<String, String>> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use openstack_operator_services::cloud::Presence;
+
     use super::*;
 
     /// A service with an API has a public hostname.
@@ -74,6 +76,16 @@ mod tests {
             for name in named.flat_map(|names| names.split(", ")) {
                 assert!(PARTS.iter().any(|part| part.field() == name), "{service}: {name} is not a service");
             }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_cloud_of_the_proofs_has_every_service() -> Result<()> {
+        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/extended.yaml");
+        let sample: serde_json::Value = serde_saphyr::from_str(&fs::read_to_string(sample)?)?;
+        for part in PARTS.iter().filter(|part| part.presence() == Presence::OnRequest) {
+            assert_eq!(sample["spec"][part.field()]["enabled"], true, "{}", part.field());
         }
         Ok(())
     }

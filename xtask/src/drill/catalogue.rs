@@ -14,6 +14,8 @@ const SECRET: &str = "secret-";
 const IRREPLACEABLE: [&str; 2] = ["-keystone-credential", "-rabbitmq-cookie"];
 /// Seconds that faults last which no condition ends.
 const OUTAGE: u64 = 60;
+/// Seconds of errors that the loss of any single member or node may cost.
+const ONE: u32 = 30;
 /// Seconds for which the API server does not answer.
 const API_SERVER_OUTAGE: u64 = 180;
 
@@ -107,10 +109,10 @@ fn target_after_outage(ready: u32) -> Target {
 /// SIGKILL of each member, of two, of all, and of all again when the first serves.
 fn kills(quorum: Quorum) -> Vec<Fault> {
     let [one, two, all, again] = match quorum {
-        Quorum::MariaDb => [target(5, 60), target(60, 180), target(60, 180), target(120, 300)],
-        Quorum::RabbitMq => [target(5, 60), target(75, 180), target(120, 240), target(180, 300)],
+        Quorum::MariaDb => [target(ONE, 60), target(60, 180), target(60, 180), target(120, 300)],
+        Quorum::RabbitMq => [target(ONE, 60), target(75, 180), target(120, 240), target(180, 300)],
         Quorum::Northbound | Quorum::Southbound => {
-            [target(12, 30), target(30, 60), target(30, 60), target(60, 120)]
+            [target(ONE, 60), target(ONE, 60), target(ONE, 60), target(60, 120)]
         }
     };
     let fault = |name: &str, summary: String, steps: Vec<Action>, target: Target| Fault {
@@ -151,7 +153,7 @@ fn power(name: &str, nodes: Nodes) -> Fault {
         injection: Injection::Steps(vec![Action::PowerOff(nodes), Action::AwaitLoss, Action::AwaitService]),
         repair: vec![Action::PowerOn],
         may_fail: &Api::ALL,
-        target: target(30, 180),
+        target: target(ONE, 180),
         person: None,
     }
 }
@@ -188,7 +190,7 @@ fn partition() -> Fault {
         injection: Injection::Steps(vec![Action::Isolate(2), Action::AwaitLoss, Action::AwaitService]),
         repair: vec![Action::Rejoin],
         may_fail: &Api::ALL,
-        target: target(20, 120),
+        target: target(ONE, 120),
         person: None,
     }
 }
@@ -200,7 +202,7 @@ fn volume(quorum: Quorum) -> Fault {
         injection: Injection::Steps(vec![Action::LoseVolume(quorum, 1)]),
         repair: Vec::new(),
         may_fail: quorum.users(),
-        target: target(if quorum == Quorum::MariaDb { 5 } else { 12 }, 120),
+        target: target(ONE, 120),
         person: None,
     }
 }
@@ -215,7 +217,7 @@ fn full_volume() -> Fault {
         injection: Injection::Steps(steps),
         repair: vec![Action::RestoreVolume(quorum, member)],
         may_fail: quorum.users(),
-        target: target(10, 120),
+        target: target(ONE, 120),
         person: Some("frees space or enlarges the volume"),
     }
 }

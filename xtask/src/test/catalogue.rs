@@ -23,7 +23,7 @@ pub(super) const PART: &str = "proofs";
 /// Names of the checks that run proofs contain this.
 pub(super) const PREFIX: &str = "::proof::";
 const PROOFS: &str = "tests/e2e/proofs";
-const SAMPLE: &str = "samples/minimal.yaml";
+const SAMPLE: &str = "samples/extended.yaml";
 const KIND_LABEL: &str = "openstack.k8s.io/kind";
 /// Begins a line of a proof that names further services, which have no proof.
 const ALSO_PROVES: &str = "# Also proves: ";
@@ -79,8 +79,23 @@ pub(super) fn require_proof(directories: &Directories, service: &str) -> Result<
     bail!("--service {service}: no such proof; {PROOFS} has {}", services.join(", "))
 }
 
-/// The cloud of `cargo xtask up` as NAMESPACE/NAME, if there is one.
-pub(super) fn existing_cloud(kubectl: &Kubectl) -> Result<Option<String>> {
+/// The cloud of `cargo xtask up`.
+pub(super) struct ExistingCloud {
+    /// NAMESPACE/NAME.
+    name: String,
+    /// Kinds of its services, separated by commas.
+    kinds: String,
+}
+
+impl ExistingCloud {
+    /// Variables for the checks.
+    pub(super) fn variables(self) -> [(&'static str, String); 2] {
+        [("E2E_CLOUD", self.name), ("E2E_KINDS", self.kinds)]
+    }
+}
+
+/// The cloud of `cargo xtask up`, if there is one.
+pub(super) fn existing_cloud(kubectl: &Kubectl) -> Result<Option<ExistingCloud>> {
     let arguments = ["--namespace", NAMESPACE, "get", KIND, "--output=json"];
     // A cluster without the operator does not know the kind.
     let Ok(answer) = output(kubectl.query().args(arguments)) else { return Ok(None) };
@@ -90,7 +105,9 @@ pub(super) fn existing_cloud(kubectl: &Kubectl) -> Result<Option<String>> {
     if !is_ready(cloud) {
         bail!("cloud {name} is not Ready: run cargo xtask up, or cargo xtask down for a new cloud");
     }
-    Ok(Some(format!("{NAMESPACE}/{name}")))
+    let services = cloud["status"]["services"].as_array().into_iter().flatten();
+    let kinds: Vec<&str> = services.filter_map(|service| service["kind"].as_str()).collect();
+    Ok(Some(ExistingCloud { name: format!("{NAMESPACE}/{name}"), kinds: kinds.join(",") }))
 }
 
 /// Prints the results of the proofs that ran, and writes them to the document if asked to.

@@ -1,37 +1,18 @@
-//! Projects, roles, users and role assignments.
+//! Projects, users and role assignments.
 
 use openstack_operator_engine::claim::{Claim, Found};
-use openstack_operator_engine::ports::{IdentityAccount, Login};
+use openstack_operator_engine::ports::IdentityAccount;
+use openstack_operator_model::plan::{Domain, Grant, GrantTarget};
 use openstack_operator_model::status::EffectKind;
-use reqwest::{Method, StatusCode};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use reqwest::Method;
+use serde_json::json;
 use snafu::OptionExt;
 
 use crate::http::{Body, Failure, MissingSnafu};
 use crate::identity::DOMAIN;
-use crate::identity::session::{Collection, PROJECTS, ROLES, Session, USERS};
-
-#[derive(Deserialize)]
-struct Entry {
-    id: String,
-    name: String,
-    /// Absent for roles, which cannot be disabled.
-    #[serde(default)]
-    enabled: Option<bool>,
-    #[serde(default)]
-    description: Option<String>,
-}
-
-impl Entry {
-    fn owner(&self) -> Found<'_> {
-        Found::marked(self.description.as_deref())
-    }
-
-    fn is_disabled(&self) -> bool {
-        self.enabled == Some(false)
-    }
-}
+use crate::identity::directory::{Entry, create_shared, describe, domain_id, enable, find};
+use crate::identity::role::find_role;
+use crate::identity::session::{DOMAINS, PROJECTS, Session, USERS};
 
 pub(super) async fn ensure_project(session: &Session<'_>, name: &str) -> Result<bool, Failure> {
     let Some(project) = find_project(session, name).await? else {
@@ -41,47 +22,33 @@ pub(super) async fn ensure_project(session: &Session<'_>, name: &str) -> Result<
     enable(session, &PROJECTS, &project).await
 }
 
-pub(super) async fn ensure_role(session: &Session<'_>, name: &str) -> Result<bool, Failure> {
-    if find_role(session, name).await?.is_some() {
-        return Ok(false);
-    }
-    create_shared(session, &ROLES, json!({"name": name})).await
-}
-
-/// Creates an entry that several objects use, unless another one has created it meanwhile.
-async fn create_shared(session: &Session<'_>, collection: &Collection, body: Value) -> Result<bool, Failure> {
-    match session.create(collection, Body::Plain(body)).await {
-        Err(Failure::Rejection { status: StatusCode::CONFLICT, .. }) => Ok(false),
-        created => created.map(|_| true),
-    }
-}
-
-/// Ensures that the user exists, is enabled, has the password, and has the roles in the project.
+/// Ensures that the user exists, is enabled, has the password, and has the roles. Other roles of the user stay.
 pub(super) async fn ensure_account(
     session: &Session<'_>,
     account: &IdentityAccount,
 ) -> Result<bool, Failure> {
-    let (user, mut wrote) = ensure_user(session, &account.login, &account.claim).await?;
-    if account.roles.is_empty() {
-        return Ok(wrote);
-    }
-    let project = find_project(session, &account.project)
-        .await?
-        .context(MissingSnafu { kind: "project", name: &account.project })?;
-    for name in &account.roles {
-        let role = find_role(session, name).await?.context(MissingSnafu { kind: "role", name })?;
-        let path = ["projects", &project.id, "users", &user, "roles", &role.id];
-        if session.send(Method::HEAD, &path, &[], Body::Empty).await?.success_if_found()?.is_none() {
-            session.send(Method::PUT, &path, &[], Body::Empty).await?.success()?;
-            wrote = true;
-        }
+    let (user, mut wrote) = ensure_user(session, account).await?;
+    for grant in &account.grants {
+        wrote |= ensure_grant(session, &user, grant).await?;
     }
     Ok(wrote)
 }
 
 /// Succeeds if the user does not exist or belongs to another object.
-pub(super) async fn drop_user(session: &Session<'_>, name: &str, claim: &Claim) -> Result<(), Failure> {
-    match find_user(session, name).await? {
+pub(super) async fn drop_user(
+    session: &Session<'_>,
+    domain: &Domain,
+    name: &str,
+    claim: &Claim,
+) -> Result<(), Failure> {
+    let domain = match domain.name() {
+        None => DOMAIN.to_owned(),
+        Some(domain) => match find(session, &DOMAINS, domain, &[]).await? {
+            Some(domain) => domain.id,
+            None => return Ok(()),
+        },
+    };
+    match find_user(session, &domain, name).await? {
         Some(user) if claim.may_remove(EffectKind::IdentityUser, name, user.owner()) => {
             session.remove(&USERS, &user.id).await
         }
@@ -90,11 +57,13 @@ pub(super) async fn drop_user(session: &Session<'_>, name: &str, claim: &Claim) 
 }
 
 /// Returns the user's id, and whether anything was written.
-async fn ensure_user(session: &Session<'_>, login: &Login, claim: &Claim) -> Result<(String, bool), Failure> {
-    let Some(user) = find_user(session, &login.username).await? else {
+async fn ensure_user(session: &Session<'_>, account: &IdentityAccount) -> Result<(String, bool), Failure> {
+    let IdentityAccount { login, claim, domain, .. } = account;
+    let domain = domain_id(session, domain).await?;
+    let Some(user) = find_user(session, &domain, &login.username).await? else {
         let body = json!({
             "name": login.username,
-            "domain_id": DOMAIN,
+            "domain_id": domain,
             "password": login.password,
             "enabled": true,
             "description": claim.mark(),
@@ -104,7 +73,7 @@ async fn ensure_user(session: &Session<'_>, login: &Login, claim: &Claim) -> Res
     claim.admit(EffectKind::IdentityUser, &login.username, user.owner())?;
     let mut wrote = user.owner() != Found::Owned(&claim.owner);
     if wrote {
-        session.update(&USERS, &user.id, Body::Plain(json!({"description": claim.mark()}))).await?;
+        describe(session, &USERS, &user, claim.mark()).await?;
     }
     // Before the password, since a disabled user cannot authenticate with any password.
     wrote |= enable(session, &USERS, &user).await?;
@@ -116,33 +85,28 @@ async fn ensure_user(session: &Session<'_>, login: &Login, claim: &Claim) -> Res
     Ok((user.id, wrote))
 }
 
-async fn enable(session: &Session<'_>, collection: &Collection, entry: &Entry) -> Result<bool, Failure> {
-    if entry.is_disabled() {
-        session.update(collection, &entry.id, Body::Plain(json!({"enabled": true}))).await?;
+async fn ensure_grant(session: &Session<'_>, user: &str, grant: &Grant) -> Result<bool, Failure> {
+    let Grant { role: name, on } = grant;
+    let (collection, target) = match on {
+        GrantTarget::Domain(domain) => ("domains", domain_id(session, domain).await?),
+        GrantTarget::Project(name) => {
+            let project = find_project(session, name).await?;
+            ("projects", project.context(MissingSnafu { kind: "project", name })?.id)
+        }
+    };
+    let role = find_role(session, name).await?.context(MissingSnafu { kind: "role", name })?;
+    let path = [collection, &target, "users", user, "roles", &role.id];
+    let is_missing = session.send(Method::HEAD, &path, &[], Body::Empty).await?.success_if_found()?.is_none();
+    if is_missing {
+        session.send(Method::PUT, &path, &[], Body::Empty).await?.success()?;
     }
-    Ok(entry.is_disabled())
+    Ok(is_missing)
 }
 
 async fn find_project(session: &Session<'_>, name: &str) -> Result<Option<Entry>, Failure> {
-    find(session, &PROJECTS, name, &[("name", name), ("domain_id", DOMAIN)]).await
+    find(session, &PROJECTS, name, &[("domain_id", DOMAIN)]).await
 }
 
-async fn find_user(session: &Session<'_>, name: &str) -> Result<Option<Entry>, Failure> {
-    find(session, &USERS, name, &[("name", name), ("domain_id", DOMAIN)]).await
-}
-
-/// Lists only global roles: the query has no domain.
-async fn find_role(session: &Session<'_>, name: &str) -> Result<Option<Entry>, Failure> {
-    find(session, &ROLES, name, &[("name", name)]).await
-}
-
-/// Keystone's name filter is case-insensitive.
-async fn find(
-    session: &Session<'_>,
-    collection: &Collection,
-    name: &str,
-    query: &[(&str, &str)],
-) -> Result<Option<Entry>, Failure> {
-    let entries: Vec<Entry> = session.list(collection, query).await?;
-    Ok(entries.into_iter().find(|entry| entry.name == name))
+async fn find_user(session: &Session<'_>, domain: &str, name: &str) -> Result<Option<Entry>, Failure> {
+    find(session, &USERS, name, &[("domain_id", domain)]).await
 }

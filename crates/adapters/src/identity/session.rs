@@ -190,8 +190,11 @@ pub(super) struct Collection {
     singular: &'static str,
 }
 
+pub(super) const DOMAINS: Collection = Collection { plural: "domains", singular: "domain" };
 pub(super) const PROJECTS: Collection = Collection { plural: "projects", singular: "project" };
 pub(super) const ROLES: Collection = Collection { plural: "roles", singular: "role" };
+pub(super) const ROLE_ASSIGNMENTS: Collection =
+    Collection { plural: "role_assignments", singular: "role_assignment" };
 pub(super) const USERS: Collection = Collection { plural: "users", singular: "user" };
 pub(super) const REGIONS: Collection = Collection { plural: "regions", singular: "region" };
 pub(super) const SERVICES: Collection = Collection { plural: "services", singular: "service" };

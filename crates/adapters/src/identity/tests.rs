@@ -2,7 +2,7 @@
 
 use openstack_operator_engine::claim::Adoption;
 use openstack_operator_engine::ports::{IdentityAccount, IdentityService, Login, PortError};
-use openstack_operator_model::plan::{CatalogEndpoint, CatalogService, Interface};
+use openstack_operator_model::plan::{CatalogEndpoint, CatalogService, Grant, GrantTarget, Interface};
 use reqwest::Method;
 use serde_json::json;
 
@@ -10,6 +10,7 @@ use super::*;
 use crate::identity::tests::server::{ADMINISTRATOR_PASSWORD, Directory};
 use crate::testing::{OTHER, OWNER, Outcome, Server, claim, failure, full_error_text, own_claim};
 
+mod domain;
 mod server;
 
 async fn start() -> Result<(Server<Directory>, IdentityV3), Box<dyn std::error::Error>> {
@@ -29,8 +30,15 @@ fn endpoint(interface: Interface, url: &str) -> CatalogEndpoint {
     CatalogEndpoint { interface, url: url.to_owned() }
 }
 
+fn on_project(role: &str, project: &str) -> Grant {
+    Grant { role: role.to_owned(), on: GrantTarget::Project(project.to_owned()) }
+}
+
 fn entries() -> IdentityEntries {
     IdentityEntries {
+        owner: OWNER.to_owned(),
+        domains: Vec::new(),
+        service_roles: Vec::new(),
         projects: vec!["service".to_owned()],
         roles: vec!["service".to_owned(), "watcher".to_owned()],
         services: vec![IdentityService {
@@ -49,8 +57,8 @@ fn entries() -> IdentityEntries {
         users: vec![IdentityAccount {
             claim: own_claim(),
             login: login("sample", "hunter2"),
-            project: "service".to_owned(),
-            roles: vec!["service".to_owned(), "watcher".to_owned()],
+            domain: Domain::Default,
+            grants: ["service", "watcher"].map(|role| on_project(role, "service")).to_vec(),
         }],
     }
 }
@@ -226,7 +234,7 @@ async fn removal_succeeds_twice() -> Outcome {
     writes(&server);
     for _ in 0..2 {
         identity.drop_service(&administrator, "example", None, &own_claim()).await?;
-        identity.drop_user(&administrator, "sample", &own_claim()).await?;
+        identity.drop_user(&administrator, &Domain::Default, "sample", &own_claim()).await?;
     }
     assert_eq!(
         writes(&server),
@@ -277,7 +285,7 @@ async fn an_entry_of_another_owner_is_neither_changed_nor_removed() -> Outcome {
     let error = failure(identity.ensure(&administrator, &wanted).await)?;
     assert_eq!(error.to_string(), "identity user sample belongs to Thing openstack/other");
     identity.drop_service(&administrator, "example", Some("RegionOne"), &own).await?;
-    identity.drop_user(&administrator, "sample", &own).await?;
+    identity.drop_user(&administrator, &Domain::Default, "sample", &own).await?;
     assert!(writes(&server).is_empty());
     Ok(())
 }
@@ -294,7 +302,7 @@ async fn entries_without_an_owner_get_one_if_they_may_be_adopted() -> Outcome {
     });
     writes(&server);
     assert!(identity.ensure(&administrator, &entries()).await.is_err());
-    identity.drop_user(&administrator, "sample", &own_claim()).await?;
+    identity.drop_user(&administrator, &Domain::Default, "sample", &own_claim()).await?;
     assert!(writes(&server).is_empty());
     assert!(identity.ensure(&administrator, &claiming(&claim(OWNER, Adoption::Unowned))).await?);
     assert_eq!(writes(&server), ["PATCH endpoints/6", "PATCH endpoints/7", "PATCH users/8"]);
@@ -310,7 +318,7 @@ async fn the_administrator_cannot_be_changed_or_removed() -> Outcome {
     own.users[0].login = login("admin", "another");
     assert!(matches!(identity.ensure(&administrator, &own).await, Err(PortError::Rejected { .. })));
     assert!(matches!(
-        identity.drop_user(&administrator, "admin", &own_claim()).await,
+        identity.drop_user(&administrator, &Domain::Default, "admin", &own_claim()).await,
         Err(PortError::Rejected { .. })
     ));
     Ok(())

@@ -271,9 +271,47 @@ async fn watched_children_need_no_request() -> Outcome {
     let index = Arc::new(ChildIndex::default());
     let child = ChildReference { kind: SECRET, name: "thing".to_owned(), uid: "2".to_owned() };
     index.insert("1", child.clone());
-    let cluster = KubeCluster::watched(client(&server.url)?, index);
+    let recent = Arc::new(RecentObjects::new(vec![OWN]));
+    let cluster = KubeCluster::watched(client(&server.url)?, index, recent);
     assert_eq!(cluster.children("space", "1").await?, [child]);
     assert!(server.requests().is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_object_that_has_not_changed_is_read_once() -> Outcome {
+    let path = "api/v1/namespaces/space/secrets/thing";
+    let body = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "name": "thing", "namespace": "space", "uid": "1", "resourceVersion": "7" },
+    });
+    let state = ApiServer::default()
+        .answers("GET", path, 200, body.clone())
+        .answers("PATCH", path, 200, body.clone())
+        .answers("DELETE", path, 200, body.clone());
+    let server = Server::start(state).await?;
+    let recent = Arc::new(RecentObjects::new(vec![OWN]));
+    let cluster = KubeCluster::watched(client(&server.url)?, Arc::default(), recent);
+    let read = async || cluster.get(SECRET, "space", "thing").await.map(|object| object.is_some());
+    assert!(read().await? && read().await?);
+    assert_eq!(server.requests().len(), 1);
+    cluster.apply("space", &manifest(SECRET)).await?;
+    assert!(read().await?);
+    assert_eq!(server.requests().len(), 1, "the answer of an apply is the object");
+    cluster.delete(SECRET, "space", "thing", "1").await?;
+    assert!(read().await?);
+    assert_eq!(server.requests().len(), 2, "a deletion is followed by a read");
+    cluster.patch_metadata(SECRET, "space", "thing", json!({})).await?;
+    assert!(read().await?);
+    assert_eq!(server.requests().len(), 2, "the answer of a patch is only metadata");
+    server.change(|state| {
+        let conflict = json!({ "kind": "Status", "code": 409, "reason": "Conflict", "message": "changed" });
+        state.answers.insert(("PATCH".to_owned(), path.to_owned()), (409, conflict));
+    });
+    let refused = cluster.apply("space", &manifest(SECRET)).await;
+    assert!(matches!(refused, Err(PortError::Conflict { .. })));
+    assert!(read().await?);
+    assert_eq!(server.requests().len(), 2, "a refused change is followed by a read");
     Ok(())
 }
 

@@ -15,7 +15,13 @@ fn server(port: u16) -> SqlServer {
 
 fn grant(database: &str, user: &str) -> SqlGrant {
     let user = Login { username: user.to_owned(), password: "hunter2".to_owned() };
-    SqlGrant { database: database.to_owned(), database_claim: own_claim(), user, user_claim: own_claim() }
+    SqlGrant {
+        database: database.to_owned(),
+        charset: Charset::Utf8mb3,
+        database_claim: own_claim(),
+        user,
+        user_claim: own_claim(),
+    }
 }
 
 /// The same, with another claim.
@@ -101,7 +107,7 @@ async fn the_administrator_cannot_be_changed_or_removed() -> Outcome {
 #[tokio::test]
 async fn the_first_call_creates_everything() -> Outcome {
     let fake = FakeServer::start(Facts::default()).await?;
-    assert!(MariaSql.ensure(&server(fake.port), &grant("cloud_api", "cloud-api")).await?);
+    assert!(MariaSql.ensure(&server(fake.port), &grant("cloud_api", "cloud-api")).await?.wrote);
     assert_eq!(
         fake.writes(),
         [
@@ -122,8 +128,29 @@ async fn a_current_state_causes_no_writes() -> Outcome {
     for character_set in ["utf8mb3", "utf8mb4"] {
         let fake =
             FakeServer::start(Facts { character_set: Some(character_set), ..Facts::complete() }).await?;
-        assert!(!MariaSql.ensure(&server(fake.port), &grant("cloud_api", "cloud-api")).await?);
+        assert!(!MariaSql.ensure(&server(fake.port), &grant("cloud_api", "cloud-api")).await?.wrote);
         assert!(fake.writes().is_empty(), "{character_set}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_new_database_gets_its_character_set_and_an_existing_one_keeps_its_own() -> Outcome {
+    for (charset, wanted) in [(Charset::Utf8mb3, "utf8mb3"), (Charset::Utf8mb4, "utf8mb4")] {
+        let grant = SqlGrant { charset, ..grant("cloud_api", "cloud-api") };
+        let fake = FakeServer::start(Facts::default()).await?;
+        let outcome = MariaSql.ensure(&server(fake.port), &grant).await?;
+        assert_eq!(outcome, SqlOutcome { wrote: true, other_charset: None });
+        let created = format!("CHARACTER SET {wanted} COLLATE {wanted}_general_ci");
+        assert!(fake.writes().iter().any(|statement| statement.ends_with(&created)), "{:?}", fake.writes());
+        for existing in ["utf8", "utf8mb3", "utf8mb4", "latin1"] {
+            let facts = Facts { character_set: Some(existing), ..Facts::complete() };
+            let fake = FakeServer::start(facts).await?;
+            let outcome = MariaSql.ensure(&server(fake.port), &grant).await?;
+            let is_wanted = existing == wanted || existing == "utf8" && wanted == "utf8mb3";
+            assert_eq!(outcome.other_charset, (!is_wanted).then(|| existing.to_owned()));
+            assert!(fake.writes().is_empty());
+        }
     }
     Ok(())
 }
@@ -143,12 +170,12 @@ async fn a_missing_database_is_reported_and_not_created() -> Outcome {
 #[tokio::test]
 async fn only_differences_are_corrected() -> Outcome {
     let fake = FakeServer::start(Facts { denied_user: Some("cloud-api"), ..Facts::complete() }).await?;
-    assert!(MariaSql.ensure(&server(fake.port), &grant("cloud_api", "cloud-api")).await?);
+    assert!(MariaSql.ensure(&server(fake.port), &grant("cloud_api", "cloud-api")).await?.wrote);
     assert_eq!(fake.writes(), ["ALTER USER 'cloud-api'@'%' IDENTIFIED BY 'hunter2'"]);
 
     let similar = "GRANT ALL PRIVILEGES ON `cloud\\_api\\_cell`.* TO `cloud-api`@`%`";
     let fake = FakeServer::start(Facts { grant: similar, ..Facts::complete() }).await?;
-    assert!(MariaSql.ensure(&server(fake.port), &grant("cloud_api", "cloud-api")).await?);
+    assert!(MariaSql.ensure(&server(fake.port), &grant("cloud_api", "cloud-api")).await?.wrote);
     assert_eq!(fake.writes(), [r"GRANT ALL PRIVILEGES ON `cloud\_api`.* TO 'cloud-api'@'%'"]);
     Ok(())
 }
@@ -205,7 +232,7 @@ async fn an_existing_resource_without_an_owner_is_adopted_only_with_consent() ->
         (Facts { owner: Some(OTHER), ..Facts::complete() }, "REPLACE", Adoption::Anything),
     ] {
         let fake = FakeServer::start(facts).await?;
-        assert!(MariaSql.ensure(&server(fake.port), &claiming(&claim(OWNER, adoption))).await?);
+        assert!(MariaSql.ensure(&server(fake.port), &claiming(&claim(OWNER, adoption))).await?.wrote);
         let written = fake.writes();
         assert!(written.len() == 2 && written.iter().all(|one| one.starts_with(verb)), "{written:?}");
     }
@@ -215,7 +242,7 @@ async fn an_existing_resource_without_an_owner_is_adopted_only_with_consent() ->
 #[tokio::test]
 async fn a_missing_table_of_owners_is_created() -> Outcome {
     let fake = FakeServer::start(Facts { missing_table: true, ..Facts::default() }).await?;
-    assert!(MariaSql.ensure(&server(fake.port), &grant("cloud_api", "cloud-api")).await?);
+    assert!(MariaSql.ensure(&server(fake.port), &grant("cloud_api", "cloud-api")).await?.wrote);
     let written = fake.writes();
     assert_eq!(written[1], "CREATE DATABASE IF NOT EXISTS `openstack_operator`");
     assert!(

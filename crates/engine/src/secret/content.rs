@@ -8,7 +8,7 @@ use hmac::{Hmac, Mac};
 use kube::core::DynamicObject;
 use openstack_operator_model::lower::ROTATIONS_ANNOTATION;
 use openstack_operator_model::name;
-use openstack_operator_model::plan::{Entry, SecretContent};
+use openstack_operator_model::plan::{CERTIFICATE_KEYS, SSH_KEYS, SecretContent};
 use serde_json::Value;
 use sha2::Sha256;
 
@@ -41,9 +41,11 @@ pub(super) fn unlike(known: &Values, wanted: &Values) -> Option<String> {
 /// Whether a Secret has lost values that were generated. A staged key has not encrypted anything yet.
 pub(super) fn is_lost(content: &SecretContent, live: Option<&DynamicObject>, known: &Values) -> bool {
     match content {
-        SecretContent::Entries(entries) => entries.iter().any(|(key, entry)| {
-            matches!(entry, Entry::Password { .. }) && known.get(key).is_none_or(String::is_empty)
-        }),
+        SecretContent::Entries(entries) => {
+            entries.iter().any(|(key, entry)| entry.is_generated() && is_missing(known, key))
+        }
+        SecretContent::Certificate(_) => CERTIFICATE_KEYS.iter().any(|key| is_missing(known, key)),
+        SecretContent::SshKey => SSH_KEYS.iter().any(|key| is_missing(known, key)),
         SecretContent::KeyRing(_) => {
             let primary = known.keys().filter_map(|number| number.parse::<u32>().ok()).max().unwrap_or(0);
             let annotations = live.and_then(|live| live.metadata.annotations.as_ref());
@@ -51,6 +53,10 @@ pub(super) fn is_lost(content: &SecretContent, live: Option<&DynamicObject>, kno
             primary <= rotations.unwrap_or(0)
         }
     }
+}
+
+fn is_missing(known: &Values, key: &str) -> bool {
+    known.get(key).is_none_or(String::is_empty)
 }
 
 /// Keyed hash of the values of a Secret. Only users with access to the Secret know the key, so that the hash does not help to

@@ -27,7 +27,8 @@ async fn a_cloud_with_an_empty_spec_becomes_ready() {
     let plane = get(&world, control_plane::KIND, "cloud");
     assert_eq!(plane["status"]["phase"], "Ready");
     let rows = plane["status"]["services"].as_array().unwrap();
-    let row = |kind: &str, name: &str| json!({ "kind": kind, "name": name, "ready": true });
+    let row =
+        |kind: &str, name: &str| json!({ "kind": kind, "name": name, "ready": true, "release": "2025.1" });
     let mut identity = row("Keystone", "cloud-keystone");
     identity["endpoint"] = json!("http://cloud-keystone.openstack.svc:5000");
     let expected = [

@@ -9,7 +9,7 @@ use openstack_operator_model::image::{Family, ImageDefaults};
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::service::{AnyService, Site};
 use openstack_operator_services as services;
-use openstack_operator_testkit::{World, yaml};
+use openstack_operator_testkit::{Gadget, World, yaml};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -19,9 +19,9 @@ pub(crate) const NAMESPACE: &str = "openstack";
 /// A cloud converges within this many rounds, or never.
 const MAX_ROUNDS: usize = 60;
 
-/// All services of the operator, and two test services.
+/// All services of the operator, and test services.
 static SERVICES: LazyLock<Vec<&'static dyn AnyService>> = LazyLock::new(|| {
-    let extra: [&'static dyn AnyService; 2] = [&test_services::Widget, &test_services::Bomb];
+    let extra: [&'static dyn AnyService; 3] = [&test_services::Widget, &test_services::Bomb, &Gadget];
     services::ALL.iter().copied().chain(extra).collect()
 });
 

@@ -8,6 +8,7 @@ use kube::runtime::watcher::Event;
 use openstack_operator_engine::engine::{Engine, Key, Outcome};
 use openstack_operator_engine::index::ChildIndex;
 use openstack_operator_engine::ports::ChildReference;
+use openstack_operator_engine::recent::RecentObjects;
 use openstack_operator_engine::route::Router;
 use openstack_operator_model::kind::{CHILD_KINDS, Kind, POD, SECRET};
 use openstack_operator_model::lower::{MANAGED_BY_LABEL, MANAGER};
@@ -40,7 +41,9 @@ impl Watches {
         let own = engine.kinds();
         let children = Arc::new(ChildIndex::default());
         let watched = own.iter().chain(CHILD_KINDS).chain([&POD]).copied();
-        let routers = watched.map(|kind| (kind, Router::new(kind, own.as_slice().into(), children.clone())));
+        let recent = Arc::new(RecentObjects::new(own.clone()));
+        let router = |kind| Router::new(kind, own.as_slice().into(), children.clone(), recent.clone());
+        let routers = watched.map(|kind| (kind, router(kind)));
         Self { routers: routers.collect(), own, children, seen: Objects::new(), lost, count: 0 }
     }
 

@@ -208,6 +208,21 @@ async fn a_lost_value_of_a_secret_is_regenerated_and_the_others_stay() {
 }
 
 #[tokio::test]
+async fn a_value_that_the_user_restored_since_the_secret_was_read_is_kept() {
+    let name = "cloud-keystone-admin";
+    let (world, engine) = cloud().await;
+    let whole = get(&world, SECRET, name);
+    world.edit_object(SECRET, NAMESPACE, name, |body| {
+        body["data"].as_object_mut().unwrap().remove("password").unwrap();
+    });
+    let outdated = get(&world, SECRET, name);
+    world.edit_object(SECRET, NAMESPACE, name, |body| body["data"] = whole["data"].clone());
+    world.cluster.answer_outdated(SECRET, NAMESPACE, name, outdated);
+    converge(&world, &engine).await;
+    assert_eq!(get(&world, SECRET, name)["data"], whole["data"]);
+}
+
+#[tokio::test]
 async fn lost_token_keys_are_regenerated_without_a_restart() {
     let (_, written) = heal(lose(SECRET, "cloud-keystone-fernet")).await;
     assert_eq!(written, ["apply Secret cloud-keystone-fernet"]);

@@ -4,6 +4,7 @@
 
 mod blocked;
 mod bus;
+mod charset;
 mod claims;
 mod cloud;
 mod degraded;
@@ -16,15 +17,20 @@ mod faults;
 mod full_cloud;
 mod galera;
 mod healing;
+mod identity;
 mod idle;
 mod keyring;
 mod loss;
 mod nodes;
 mod ownership;
 mod raft;
+mod release;
 mod restart;
+mod scale;
+mod secrets;
 mod status;
 mod taints;
+mod tasks;
 mod test_services;
 mod upgrade;
 mod versions;

@@ -11,6 +11,7 @@ use kube::Client;
 use openstack_operator_engine::engine::Engine;
 use openstack_operator_engine::index::ChildIndex;
 use openstack_operator_engine::metrics::Metrics;
+use openstack_operator_engine::recent::RecentObjects;
 use openstack_operator_engine::run::Runner;
 use openstack_operator_model::kind::{CHILD_KINDS, HTTP_ROUTE, Kind, NODE, POD};
 use openstack_operator_services::{control_plane, keystone, mariadb, memcached};
@@ -77,8 +78,9 @@ fn start(world: &World, late: Kind) -> (impl Future<Output = ()>, watch::Sender<
     let children = Arc::new(ChildIndex::default());
     world.cluster.watch_children(children.clone());
     let metrics = Metrics::register(&mut Registry::default());
-    let runner =
-        Runner { engine: Arc::new(engine), children, metrics, drift_interval: Duration::from_mins(2) };
+    let recent = Arc::new(RecentObjects::new(engine.kinds()));
+    let drift_interval = Duration::from_mins(2);
+    let runner = Runner { engine: Arc::new(engine), children, recent, metrics, drift_interval };
     (runner.run(client), release)
 }
 

@@ -9,8 +9,9 @@ use openstack_operator_model::common::{Reference, Scheduling};
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::{Needs, Resolved};
 use openstack_operator_model::plan::{
-    Catalog, CatalogEndpoint, CatalogService, Change, Container, Controller, Database, Entry, IdentityUser,
-    Interface, Messaging, Mount, Plan, Pod, SecretContent, SecretKey, SecretPlan, Workload,
+    Catalog, CatalogEndpoint, CatalogService, Change, Charset, Container, Controller, Database, Domain,
+    Entry, Grant, GrantTarget, IdentityDomain, IdentityUser, Interface, Messaging, Mount, Plan, Pod,
+    SecretContent, SecretKey, SecretPlan, Task, TaskStage, Workload,
 };
 use openstack_operator_model::service::{AnyObject, AnyService, Invalid, Site};
 use openstack_operator_services::{keystone, mariadb, rabbitmq};
@@ -19,7 +20,8 @@ pub(crate) const WIDGET: Kind = Kind::own("Widget", "widgets");
 pub(crate) const BOMB: Kind = Kind::own("Bomb", "bombs");
 
 /// Uses database, message bus and catalog of the cloud in `spec.cloud`, under the names in `spec.database`,
-/// `spec.virtualHost`, `spec.service` and `spec.user`. With `spec.mounts` it has pods that mount that Secret.
+/// `spec.virtualHost`, `spec.service` and `spec.user`. With `spec.mounts` it has pods that mount that Secret, with
+/// `spec.domain` a domain and a user in it, with `spec.role` roles, with `spec.workers` this number of workers.
 pub(crate) struct Widget;
 
 /// A field of the spec, or its default.
@@ -36,7 +38,9 @@ fn reference(kind: Kind, name: &str) -> Reference {
 }
 
 fn workloads(object: &DynamicObject) -> Vec<Workload> {
-    let Some(secret) = object.data["spec"]["mounts"].as_str() else { return Vec::new() };
+    let Some(secret) = object.data["spec"]["mounts"].as_str() else {
+        return workers(object).into_iter().map(|(workload, _)| workload).collect();
+    };
     let mount =
         Mount::Secret { secret: secret.to_owned(), path: "/etc/widget".to_owned(), change: Change::Roll };
     let container = Container {
@@ -54,6 +58,56 @@ fn workloads(object: &DynamicObject) -> Vec<Workload> {
         after: Vec::new(),
         services: Vec::new(),
     }]
+}
+
+/// Workers that register by their names, and the task that removes their records.
+fn workers(object: &DynamicObject) -> Option<(Workload, Task)> {
+    let replicas = i32::try_from(object.data["spec"]["workers"].as_i64()?).unwrap();
+    let container = |name| Container { name, image: "widget:1".to_owned(), ..Container::default() };
+    let controller = Controller::StatefulSet { claims: Vec::new(), volumes_deleted: false };
+    let pod = Pod::new(1000, &Scheduling::default(), vec![container("worker")]);
+    let task = Task {
+        name: "forget",
+        stage: TaskStage::ScaleDown { component: "worker" },
+        user: 1000,
+        container: container("forget"),
+        repeat_on: Vec::new(),
+        after: Vec::new(),
+    };
+    Some((Workload::part("worker", controller, replicas, pod), task))
+}
+
+fn charset(object: &DynamicObject) -> Charset {
+    match field(object, "charset", "utf8mb3") {
+        "utf8mb4" => Charset::Utf8mb4,
+        _ => Charset::Utf8mb3,
+    }
+}
+
+fn tasks(object: &DynamicObject) -> Vec<Task> {
+    workers(object).into_iter().map(|(_, task)| task).collect()
+}
+
+fn domains(object: &DynamicObject) -> Vec<IdentityDomain> {
+    let retained = field(object, "deletionPolicy", "Delete") == "Retain";
+    let name = object.data["spec"]["domain"].as_str();
+    name.into_iter().map(|name| IdentityDomain { name: name.to_owned(), retained }).collect()
+}
+
+/// A user in the default domain, and one in the domain of the object, who has no project.
+fn users(object: &DynamicObject, name: &str, password: &SecretKey) -> Vec<IdentityUser> {
+    let user = |domain: Domain, on: GrantTarget| IdentityUser {
+        name: name.to_owned(),
+        domain,
+        password: password.clone(),
+        grants: vec![Grant { role: "admin".to_owned(), on }],
+    };
+    let service = user(Domain::Default, GrantTarget::Project("service".to_owned()));
+    let administrators = domains(object).into_iter().map(|domain| {
+        let domain = Domain::Named(domain.name);
+        user(domain.clone(), GrantTarget::Domain(domain))
+    });
+    [service].into_iter().chain(administrators).collect()
 }
 
 impl AnyService for Widget {
@@ -121,6 +175,7 @@ impl AnyObject for WidgetObject {
                 provider: reference(mariadb::KIND, &mariadb_name),
                 server: inputs.database(mariadb::KIND, &mariadb_name, "spec.cloud")?.clone(),
                 database,
+                charset: charset(object),
                 secret: format!("{instance}-database"),
                 retained: field(object, "deletionPolicy", "Delete") == "Retain",
             }],
@@ -133,8 +188,10 @@ impl AnyObject for WidgetObject {
             catalog: Some(Catalog {
                 provider: reference(keystone::KIND, &keystone_name),
                 server: identity.clone(),
+                domains: domains(object),
                 projects: Vec::new(),
                 roles: Vec::new(),
+                service_roles: field(object, "role", "").split_whitespace().map(str::to_owned).collect(),
                 services: vec![CatalogService {
                     service_type: service,
                     name: "widget".to_owned(),
@@ -145,14 +202,10 @@ impl AnyObject for WidgetObject {
                         url: "http://widget".to_owned(),
                     }],
                 }],
-                users: vec![IdentityUser {
-                    name: user,
-                    password: SecretKey::new(format!("{instance}-user"), "password"),
-                    project: "service".to_owned(),
-                    roles: vec!["admin".to_owned()],
-                }],
+                users: users(object, &user, &SecretKey::new(format!("{instance}-user"), "password")),
             }),
             workloads: workloads(object),
+            tasks: tasks(object),
             ..Plan::default()
         })
     }

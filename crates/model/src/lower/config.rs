@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::ByteString;
 use serde_json::json;
 
 use super::{Instance, Lowering, Manifest, manifest};
 use crate::kind::CONFIG_MAP;
 use crate::name;
-use crate::plan::Plan;
+use crate::plan::{File, Plan};
 
 /// Names of the ConfigMaps by file. A changed file gets a new name, so it restarts exactly the pods that mount it,
 /// and old pods keep their file.
@@ -15,7 +16,7 @@ pub(super) fn files(instance: &Instance, plan: &Plan) -> BTreeMap<String, String
     plan.files
         .iter()
         .map(|(file, content)| {
-            let part = format!("{}-{}", name::slug(file), name::hash(content));
+            let part = format!("{}-{}", name::slug(file), name::hash(content.bytes()));
             (file.clone(), name::part(&instance.name, &part))
         })
         .collect()
@@ -26,12 +27,11 @@ pub(super) fn manifests(lowering: &Lowering<'_>) -> Vec<Manifest> {
     let mut manifests: Vec<Manifest> = files
         .map(|((file, content), name)| {
             let metadata = lowering.instance.metadata(name, None);
-            manifest(
-                CONFIG_MAP,
-                name,
-                &metadata,
-                [("immutable", json!(true)), ("data", json!({ file: content }))],
-            )
+            let data = match content {
+                File::Text(text) => ("data", json!({ file: text })),
+                File::Bytes(bytes) => ("binaryData", json!({ file: ByteString(bytes.clone()) })),
+            };
+            manifest(CONFIG_MAP, name, &metadata, [("immutable", json!(true)), data])
         })
         .collect();
     if !lowering.plan.live_files.is_empty() {

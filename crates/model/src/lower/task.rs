@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use k8s_openapi::api::batch::v1::JobSpec;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 
 use super::{Lowering, Manifest, Observed, Source, TASK_ANNOTATION, manifest, pod, value};
 use crate::kind::JOB;
 use crate::name;
-use crate::plan::{Plan, Pod, Task, TaskStage, VariableValue};
+use crate::plan::{Container, Plan, Pod, REMOVED_PODS, Task, TaskInput, TaskStage, Variable, VariableValue};
 
 /// Retries of a task before it fails: about half an hour with the kubelet's backoff.
 const TRIES: i32 = 10;
@@ -42,7 +43,7 @@ pub fn after_rotation(
 ) -> Option<TaskRun> {
     let follows = |task: &&Task| matches!(&task.stage, TaskStage::Rotate { ring: known } if known == ring);
     let task = plan.tasks.iter().find(follows).filter(|_| rotations > 0)?;
-    Some(TaskRun { job: job_name(object, task), key: key(observed, task, rotations) })
+    Some(TaskRun { job: job_name(object, task), key: key(plan, observed, task, rotations) })
 }
 
 /// Jobs before, beside and after the workloads.
@@ -58,10 +59,18 @@ pub(super) fn manifests(lowering: &Lowering<'_>) -> (Vec<Manifest>, Vec<Manifest
             TaskStage::Expand | TaskStage::Migrate if upgrading => before.push(job(0)),
             TaskStage::Contract if upgrading => after.push(job(0)),
             TaskStage::Bootstrap => beside.push(job(0)),
+            TaskStage::Configure => after.push(job(0)),
             TaskStage::Rotate { ring } => {
                 let rotations = lowering.observed.secrets.get(ring).map_or(0, |facts| facts.rotations);
                 if rotations > 0 {
                     after.push(job(rotations));
+                }
+            }
+            TaskStage::ScaleDown { component } => {
+                let removed = lowering.observed.removed_pods.get(*component);
+                if let Some(pods) = removed.filter(|pods| !pods.is_empty()) {
+                    let task = with_variable(task, Variable::text(REMOVED_PODS, pods.join(" ")));
+                    after.push(self::job(lowering, &task, 0).with_source(Source::Task(index)));
                 }
             }
             TaskStage::Install | TaskStage::Expand | TaskStage::Migrate | TaskStage::Contract => {}
@@ -70,28 +79,79 @@ pub(super) fn manifests(lowering: &Lowering<'_>) -> (Vec<Manifest>, Vec<Manifest
     (before, beside, after)
 }
 
-fn job(lowering: &Lowering<'_>, task: &Task, rotations: u32) -> Manifest {
-    let component = format!("task-{}", task.name);
+fn with_variable(task: &Task, variable: Variable) -> Task {
+    let mut task = task.clone();
+    task.container.environment.push(variable);
+    task
+}
+
+/// Numbers of pods of the components whose removed pods leave records.
+pub fn recorded_scale(plan: &Plan) -> BTreeMap<String, i32> {
+    let components = plan.tasks.iter().filter_map(|task| match task.stage {
+        TaskStage::ScaleDown { component } => Some(component),
+        _ => None,
+    });
+    let replicas = |component: &str| {
+        let workload = plan.workloads.iter().find(|workload| workload.component == component)?;
+        Some((component.to_owned(), workload.replicas))
+    };
+    components.filter_map(replicas).collect()
+}
+
+/// Pods by component that the object had at an earlier scale and no longer has by its plan.
+pub fn surplus_pods(
+    object: &str,
+    plan: &Plan,
+    earlier: &BTreeMap<String, i32>,
+) -> BTreeMap<String, Vec<String>> {
+    let mut surplus = BTreeMap::new();
+    for (component, wanted) in recorded_scale(plan) {
+        let known = earlier.get(&component).copied().unwrap_or_default();
+        let Some(workload) = plan.workloads.iter().find(|workload| workload.component == component) else {
+            continue;
+        };
+        let set = name::optional_part(object, workload.suffix.as_deref());
+        let pods: Vec<String> = (wanted..known).map(|ordinal| format!("{set}-{ordinal}")).collect();
+        if !pods.is_empty() {
+            surplus.insert(component, pods);
+        }
+    }
+    surplus
+}
+
+/// The pod of a command that runs to completion, with the scheduling of the first workload.
+pub(super) fn template(
+    lowering: &Lowering<'_>,
+    component: &str,
+    user: i64,
+    container: &Container,
+) -> PodTemplateSpec {
     let first = lowering.plan.workloads.first();
     let scheduling = first.map(|workload| workload.pod.scheduling.clone()).unwrap_or_default();
-    let pod = Pod::new(task.user, &scheduling, vec![task.container.clone()]);
-    let mut template = pod::template(lowering, &component, &pod);
+    let pod = Pod::new(user, &scheduling, vec![container.clone()]);
+    let mut template = pod::template(lowering, component, &pod);
     if let Some(spec) = &mut template.spec {
         // Restart in place, so that the log of a failure stays with the pod.
         spec.restart_policy = Some("OnFailure".to_owned());
         spec.topology_spread_constraints = None;
     }
+    template
+}
+
+fn job(lowering: &Lowering<'_>, task: &Task, rotations: u32) -> Manifest {
+    let component = format!("task-{}", task.name);
+    let template = template(lowering, &component, task.user, &task.container);
     let spec = JobSpec { backoff_limit: Some(TRIES), template, ..JobSpec::default() };
     let name = job_name(&lowering.instance.name, task);
     let mut metadata = lowering.instance.metadata(&name, Some(&component));
-    let key = key(lowering.observed, task, rotations);
+    let key = key(lowering.plan, lowering.observed, task, rotations);
     metadata.annotations = Some(BTreeMap::from([(TASK_ANNOTATION.to_owned(), key)]));
     manifest(JOB, &name, &metadata, [("spec", value(&spec))])
 }
 
-/// Hash that identifies a task: image, command, plain environment and Secrets. Configuration files are excluded,
+/// Hash that identifies a task: image, command, plain environment and inputs. Other configuration files are excluded,
 /// because database schemas do not depend on them.
-fn key(observed: &Observed, task: &Task, rotations: u32) -> String {
+fn key(plan: &Plan, observed: &Observed, task: &Task, rotations: u32) -> String {
     let container = &task.container;
     let mut text = format!("{}\n{:?}\n{rotations}\n", container.image, container.command);
     for variable in &container.environment {
@@ -99,9 +159,17 @@ fn key(observed: &Observed, task: &Task, rotations: u32) -> String {
             let _ = writeln!(text, "{}={value}", variable.name);
         }
     }
-    for secret in &task.repeat_on {
-        let revision = observed.secrets.get(secret).map_or("", |facts| &facts.revision);
-        let _ = writeln!(text, "{secret}={revision}");
+    for input in &task.repeat_on {
+        let (name, revision) = match input {
+            TaskInput::Secret(secret) => (
+                secret,
+                observed.secrets.get(secret).map_or_else(String::new, |facts| facts.revision.clone()),
+            ),
+            TaskInput::File(file) => {
+                (file, plan.files.get(file).map_or_else(String::new, |file| name::hash(file.bytes())))
+            }
+        };
+        let _ = writeln!(text, "{name}={revision}");
     }
     name::hash(text)
 }

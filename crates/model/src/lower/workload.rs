@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::{Lowering, Manifest, manifest, pod, value};
 use crate::common::TopologySpread;
 use crate::kind::{DAEMON_SET, DEPLOYMENT, POD_DISRUPTION_BUDGET, SERVICE, STATEFUL_SET};
-use crate::plan::{Claim, Controller, NetworkService, Workload};
+use crate::plan::{Claim, Controller, NetworkService, Reach, Workload};
 
 pub(super) fn manifests(lowering: &Lowering<'_>, workload: &Workload) -> Vec<Manifest> {
     let mut manifests: Vec<Manifest> =
@@ -41,7 +41,7 @@ fn controller(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
             if !claims.is_empty() {
                 separate(&mut template, workload, &selector);
             }
-            let members = workload.services.iter().find(|service| service.headless);
+            let members = workload.services.iter().find(|service| service.reach == Reach::EachPod);
             let service_name = members.map(|service| instance.part(service.suffix.as_deref()));
             let set = StatefulSetSpec {
                 replicas: Some(workload.replicas),
@@ -147,22 +147,34 @@ fn network_service(lowering: &Lowering<'_>, workload: &Workload, service: &Netwo
     let instance = lowering.instance;
     let name = instance.part(service.suffix.as_deref());
     let mut selector = instance.selector(&workload.component);
-    selector.extend(service.pod.clone().map(|pod| ("statefulset.kubernetes.io/pod-name".to_owned(), pod)));
+    let is_headless = service.reach == Reach::EachPod;
+    let mut metadata = instance.metadata(&name, Some(&workload.component));
+    let mut external = ServiceSpec::default();
+    match &service.reach {
+        Reach::Cluster | Reach::EachPod => {}
+        Reach::OnePod(pod) => {
+            selector.insert("statefulset.kubernetes.io/pod-name".to_owned(), pod.clone());
+        }
+        Reach::LoadBalancer { annotations } => {
+            metadata.annotations = (!annotations.is_empty()).then(|| annotations.clone());
+            external.type_ = Some("LoadBalancer".to_owned());
+            external.external_traffic_policy = Some("Local".to_owned());
+        }
+    }
     let ports = service.ports.iter().map(|port| ServicePort {
         name: Some(port.name.to_owned()),
         port: i32::from(port.number),
         target_port: Some(IntOrString::Int(i32::from(port.number))),
-        protocol: Some("TCP".to_owned()),
+        protocol: Some(port.protocol.name().to_owned()),
         ..ServicePort::default()
     });
     let spec = ServiceSpec {
-        cluster_ip: service.headless.then(|| "None".to_owned()),
-        publish_not_ready_addresses: service.headless.then_some(true),
+        cluster_ip: is_headless.then(|| "None".to_owned()),
+        publish_not_ready_addresses: is_headless.then_some(true),
         selector: Some(selector),
         ports: Some(ports.collect()),
-        ..ServiceSpec::default()
+        ..external
     };
-    let metadata = instance.metadata(&name, Some(&workload.component));
     manifest(SERVICE, &name, &metadata, [("spec", value(&spec))])
 }
 

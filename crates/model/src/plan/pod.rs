@@ -1,6 +1,7 @@
 //! Pods and containers.
 
 use super::{Resources, Scheduling, SecretKey};
+use crate::common::Scheme;
 
 /// A pod. Its volumes follow from the mounts of its containers.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +69,9 @@ impl Container {
             VariableValue::Text(_) | VariableValue::Field(_) => None,
         });
         let from_mounts = self.mounts.iter().filter_map(|mount| match mount {
-            Mount::Secret { secret, change: Change::Roll, .. } => Some(secret),
+            Mount::Secret { secret, change: Change::Roll, .. } | Mount::SecretFile { secret, .. } => {
+                Some(secret)
+            }
             _ => None,
         });
         from_environment.chain(from_mounts)
@@ -123,6 +126,9 @@ pub enum Mount {
     File { file: String, path: String },
     /// A Secret as a directory.
     Secret { secret: String, path: String, change: Change },
+    /// One key of a Secret, mounted as a file at its full path. A changed value restarts the pods, because Kubernetes does
+    /// not update a file that is mounted alone.
+    SecretFile { secret: String, key: String, path: String },
     /// An empty directory with the lifetime of the pod.
     Scratch { name: &'static str, path: String },
     /// A volume claim of the pod.
@@ -177,7 +183,7 @@ pub struct Probe {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Check {
-    Http { path: &'static str, port: u16 },
+    Http { scheme: Scheme, path: &'static str, port: u16 },
     Connect { port: u16 },
     Command(Vec<String>),
 }

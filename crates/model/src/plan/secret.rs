@@ -33,6 +33,26 @@ impl SecretPlan {
 pub enum SecretContent {
     Entries(BTreeMap<String, Entry>),
     KeyRing(KeyRing),
+    /// A certificate, its key and the certificate of its authority, as `CERTIFICATE_KEYS`.
+    Certificate(Certificate),
+    /// An ed25519 key pair in the format of OpenSSH, generated once, as `SSH_KEYS`.
+    SshKey,
+}
+
+/// Keys of a Secret with a certificate: the certificate, its private key, and the certificate of its authority.
+pub const CERTIFICATE_KEYS: [&str; 3] = ["tls.crt", "tls.key", "ca.crt"];
+/// Keys of a Secret with an SSH key: the private and the public key.
+pub const SSH_KEYS: [&str; 2] = ["ssh-privatekey", "ssh-publickey"];
+
+impl SecretContent {
+    /// Whether it contains keys of a ring.
+    pub fn has_keys_of_ring(&self) -> bool {
+        let Self::Entries(entries) = self else { return false };
+        entries.values().any(|entry| match entry {
+            Entry::Template(pieces) => pieces.iter().any(|piece| matches!(piece, Piece::Keys { .. })),
+            Entry::Password { .. } | Entry::Bytes { .. } | Entry::Uuid | Entry::Text(_) => false,
+        })
+    }
 }
 
 /// Source of a value.
@@ -42,9 +62,34 @@ pub enum Entry {
     Password {
         length: usize,
     },
+    /// Generated once, of random bytes.
+    Bytes {
+        length: usize,
+        encoding: Encoding,
+    },
+    /// Generated once.
+    Uuid,
     Text(String),
     /// Concatenation of texts and values of Secrets.
     Template(Vec<Piece>),
+}
+
+impl Entry {
+    /// Whether its value exists only in the Secret.
+    pub fn is_generated(&self) -> bool {
+        match self {
+            Self::Password { .. } | Self::Bytes { .. } | Self::Uuid => true,
+            Self::Text(_) | Self::Template(_) => false,
+        }
+    }
+}
+
+/// Form of random bytes in a Secret, with padding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    Base64,
+    /// The form of Fernet keys.
+    Base64Url,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +99,14 @@ pub enum Piece {
     Value(SecretKey),
     /// A value with reserved characters of URLs escaped.
     Escaped(SecretKey),
+    /// A value of an oslo.config option: one line, with `$` doubled, because it would name another option.
+    Option(SecretKey),
+    /// Every key of a ring between two texts: the key that signs first, the staged one last.
+    Keys {
+        ring: String,
+        before: String,
+        after: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,4 +133,24 @@ pub struct KeyRing {
     pub schedule: String,
     /// Value that the user changes to request an immediate rotation.
     pub request: Option<String>,
+}
+
+/// A certificate for servers and clients. It is renewed, and pods that mount it with `Change::Roll` restart, before it
+/// expires and when one of these fields or its authority changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Certificate {
+    pub common_name: String,
+    /// DNS names and IP addresses.
+    pub alternative_names: Vec<String>,
+    pub lifetime_days: u32,
+    pub issuer: Issuer,
+}
+
+/// What signs a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Issuer {
+    /// Itself: the certificate is an authority. A renewal keeps its private key.
+    Itself,
+    /// The authority in this Secret.
+    Secret(String),
 }

@@ -20,6 +20,9 @@ pub struct Effect {
     /// Region of a catalog entry. Unset for all regions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
+    /// Domain of an identity user. Unset for the default domain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
     /// Name of the resource.
     pub name: String,
     /// Whether the resource is kept when the object is deleted.
@@ -35,7 +38,8 @@ impl Effect {
     /// Whether both are records of the same resource. An older record without a region covers all regions.
     pub fn covers(&self, other: &Self) -> bool {
         let is_in_region = self.region.is_none() || self.region == other.region;
-        self.kind == other.kind && self.provider == other.provider && self.name == other.name && is_in_region
+        let is_same_name = self.name == other.name && self.domain == other.domain;
+        self.kind == other.kind && self.provider == other.provider && is_same_name && is_in_region
     }
 
     /// Whether both records are equal, except for their confirmation.
@@ -44,6 +48,7 @@ impl Effect {
     }
 }
 
+/// Kinds of resources, in the order in which deletion undoes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum EffectKind {
     Database,
@@ -53,6 +58,10 @@ pub enum EffectKind {
     /// A service with all its endpoints, named by its type.
     CatalogService,
     IdentityUser,
+    /// A domain with everything in it.
+    IdentityDomain,
+    /// A role that the object needs, possibly with other objects. After domains, whose users may hold it.
+    IdentityRole,
 }
 
 impl EffectKind {
@@ -65,6 +74,8 @@ impl EffectKind {
             Self::MessagingUser => "message bus user",
             Self::CatalogService => "catalog service",
             Self::IdentityUser => "identity user",
+            Self::IdentityDomain => "identity domain",
+            Self::IdentityRole => "identity role",
         }
     }
 }

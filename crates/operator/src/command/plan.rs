@@ -22,6 +22,7 @@ use crate::rejection::ensure_accepted;
 use crate::site::{self, SiteOverrides};
 
 mod report;
+mod waves;
 
 /// Print the changes that applying the objects would cause in a cluster.
 ///
@@ -98,9 +99,13 @@ pub(crate) async fn plan(arguments: &Arguments) -> Result<ExitCode, Error> {
     let changes = changes(&planned, &desired, &live);
     notes.extend(changes.iter().filter_map(rejection));
     let report = match arguments.output {
-        Format::Text => report::text(&changes, arguments.color.paint()),
-        Format::Json => format!("{:#}\n", report::json(&changes, &notes)),
-        Format::Markdown => report::markdown(&changes, &notes),
+        Format::Text => report::text(&changes, arguments.color.paint()) + &waves::text(&planned),
+        Format::Json => {
+            let mut report = report::json(&changes, &notes);
+            report["upgrades"] = waves::json(&planned).into();
+            format!("{report:#}\n")
+        }
+        Format::Markdown => report::markdown(&changes, &notes) + &waves::text(&planned),
     };
     output::print(&report)?;
     if arguments.output == Format::Text {

@@ -2,7 +2,7 @@
 
 use openstack_operator_model::image::{Family, ImageDefaults};
 use openstack_operator_model::lower::Phase;
-use openstack_operator_services::{PARTS, cloud::Presence, of_kind};
+use openstack_operator_services::{PARTS, cloud::Presence};
 use serde_json::Value;
 
 use super::*;
@@ -65,7 +65,7 @@ fn an_unmet_need_is_reported_with_field_kind_and_name() {
 fn an_object_of_the_cluster_meets_a_need() {
     let planned = plan_all(vec![document("MariaDB", "m", &json!({}))], &site(), &Known::default()).unwrap();
     let status = Status { provides: planned[0].plan.provides.clone(), ..Status::default() };
-    let known = KnownObject { uid: "u".to_owned(), status };
+    let known = KnownObject { uid: "u".to_owned(), status, ..KnownObject::default() };
     let known = Known { objects: BTreeMap::from([(planned[0].key.clone(), known)]), ..Known::default() };
     assert_eq!(names(&plan_all(vec![keystone("m")], &site(), &known).unwrap()), ["k"]);
 }
@@ -94,7 +94,7 @@ fn an_object_that_is_also_a_part_of_a_cloud_is_rejected() {
 fn a_new_image_runs_migrations() {
     let known = |document: &Document| {
         let status = Status { installed: Some("old".to_owned()), ..Status::default() };
-        let object = KnownObject { uid: "u".to_owned(), status };
+        let object = KnownObject { uid: "u".to_owned(), status, ..KnownObject::default() };
         Known { objects: BTreeMap::from([(document.key.clone(), object)]), ..Known::default() }
     };
     let keystone = keystone("m");

@@ -31,6 +31,28 @@ fn an_unknown_field_is_reported_with_the_most_similar_one() {
 }
 
 #[test]
+fn the_release_of_a_cloud_that_has_served_changes_only_to_the_next_one() {
+    let service = openstack_operator_services::of_kind("OpenStackControlPlane").unwrap();
+    let cloud = |release: &str, status: Value| json!({ "metadata": { "name": "cloud" }, "spec": { "release": release }, "status": status });
+    let change = |before: Value, release: &str| -> Vec<String> {
+        let after = cloud(release, before["status"].clone());
+        check(&of(service), &after, Some(&before)).iter().map(ToString::to_string).collect()
+    };
+    let served = |release: &str| json!({ "served": true, "release": release });
+    let none = Vec::<String>::new();
+    assert_eq!(change(cloud("2025.1", served("2025.1")), "2026.1"), none);
+    assert_eq!(change(cloud("2026.1", served("2025.1")), "2025.1"), none, "planning decides");
+    assert_eq!(change(cloud("2026.1", json!({ "release": "2026.1" })), "2025.1"), none, "it has no data");
+    assert_eq!(change(cloud("2026.1", json!({})), "2025.1"), none);
+    let found = change(cloud("2026.1", served("2026.1")), "2025.1");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].starts_with("spec.release: can only change from the release in status.release"),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn values_outside_their_bounds_are_rejected() {
     let found = plane(&json!({
         "keystone": { "replicas": 0, "publicHostname": "A_b" }, "networkBackend": "vlan",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use openstack_operator_model::image::{Release, UnknownRelease};
+use openstack_operator_model::release::{Release, UnknownRelease};
 use snafu::{OptionExt, Snafu, ensure};
 
 /// A tag for each release: `RELEASE=TAG`, with commas between several.
@@ -71,7 +71,7 @@ mod tests {
         let rejection = |text: &str| text.parse::<ReleaseTags>().unwrap_err().to_string();
         assert_eq!(rejection("nightly"), "\"nightly\" names no release: write e.g. 2025.1=nightly");
         assert_eq!(rejection("2025.1="), "\"2025.1=\" has no tag: write e.g. 2025.1=2025.1");
-        assert_eq!(rejection("2020.1=a"), "unknown release \"2020.1\": known releases are 2025.1");
+        assert_eq!(rejection("2020.1=a"), "unknown release \"2020.1\": known releases are 2025.1, 2026.1");
         assert_eq!(rejection("2025.1=a,2025.1=b"), "release 2025.1 has two tags: remove one of them");
     }
 }

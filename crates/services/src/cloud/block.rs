@@ -48,9 +48,10 @@ fn settled(input: &Input<'_>) -> Vec<String> {
         Input::Database { field, .. } => {
             below(field, &["clusterRef", "host", "port", "secretRef", "adminSecretRef"])
         }
-        Input::Messaging { field, .. } | Input::Region { field, .. } | Input::Users(field) => {
-            vec![(*field).to_owned()]
-        }
+        Input::Messaging { field, .. }
+        | Input::Region { field, .. }
+        | Input::Topics { field, .. }
+        | Input::Users(field) => vec![(*field).to_owned()],
         Input::Cache(_) => vec!["cache".to_owned()],
         Input::Identity(_) => vec!["keystone".to_owned()],
         Input::Service { field, .. } => below(field, &["clusterRef"]),

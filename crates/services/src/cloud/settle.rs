@@ -62,9 +62,19 @@ pub(super) fn settle(input: Input<'_>, cloud: &Cloud<'_>, block: &str) -> Result
             }
         }
         Input::Pods { additions, .. } => add_to_pods(additions, cloud, block),
-        Input::Users(_) => {}
+        // Topics are filled in first, because other inputs depend on them.
+        Input::Topics { .. } | Input::Users(_) => {}
     }
     Ok(())
+}
+
+/// Fills in the topics for which a part produces notifications.
+pub(super) fn settle_topics(inputs: Vec<Input<'_>>, cloud: &Cloud<'_>, producer: Kind) {
+    for input in inputs {
+        if let Input::Topics { topics, .. } = input {
+            *topics = cloud.topics(producer);
+        }
+    }
 }
 
 fn path(block: &str, field: &str) -> String {

@@ -6,7 +6,8 @@ use kube::CustomResource;
 use openstack_operator_model::common::{
     ContainerSettings, ExtraMount, GatewayReference, NameReference, Scheduling, Scheme, is_default,
 };
-use openstack_operator_model::image::{Images, Release};
+use openstack_operator_model::image::Images;
+use openstack_operator_model::release::Release;
 use openstack_operator_model::schema;
 use openstack_operator_model::status::Status;
 use schemars::JsonSchema;

@@ -49,6 +49,7 @@ fn rule(input: &Input<'_>) -> Option<ValidationRule> {
         | Input::Hostname { .. }
         | Input::Region { .. }
         | Input::Cache(_)
+        | Input::Topics { .. }
         | Input::Scheduling { .. }
         | Input::Component { .. }
         | Input::Replicas { .. }

@@ -73,16 +73,18 @@ impl Inputs for KeystoneTemplate {
             Input::Database { field: "database", needed: Needed::Always, settings: &mut self.database },
             Input::Cache(&mut self.cache.servers),
         ];
-        if self.notifications.enabled {
-            let needed = Needed::When("has(self.spec.notifications) && self.spec.notifications.enabled");
+        let Notifications { enabled, topics } = &mut self.notifications;
+        if *enabled || !topics.is_empty() {
+            let needed = Needed::When(Notifications::ARE_SENT);
             inputs.push(Input::Messaging { field: "messaging", needed, settings: &mut self.messaging });
         }
+        inputs.push(Input::Topics { field: "notifications.topics", topics });
         inputs.extend(inputs::pods(&mut self.common.pods, Role::Control));
         inputs
     }
 
     fn declaration() -> Self {
-        Self { notifications: Notifications { enabled: true }, ..Self::default() }
+        Self { notifications: Notifications { enabled: true, ..Default::default() }, ..Self::default() }
     }
 }
 

@@ -102,7 +102,9 @@ pub(super) fn direct(
         recover(wanted, &pods, &known, &mut direction);
         return direction;
     }
-    direction.poll = (size > 1).then_some(SERVING_POLL);
+    // A member that does not respond may be lost. The others notice it within seconds, and the writes must move then.
+    let is_silent = serving.iter().any(|member| member.view.is_none());
+    direction.poll = (size > 1).then_some(if is_silent { RECOVERY_POLL } else { SERVING_POLL });
     record_service(wanted, &known, &serving, &mut direction);
     if wanted.replicas < size {
         shrink(wanted, &pods, members, &serving, &mut direction);

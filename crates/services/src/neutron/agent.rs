@@ -38,8 +38,8 @@ pub(super) fn metadata_secret(compute: &ComputeServer) -> Variable {
 
 /// Adds the files that all agents need.
 pub(super) fn add_files(plan: &mut Plan, configuration: &Document) {
-    plan.files.insert(CONFIGURATION.to_owned(), configuration.render());
-    plan.files.insert("wait.sh".to_owned(), include_str!("wait.sh").to_owned());
+    plan.files.insert(CONFIGURATION.to_owned(), configuration.render().into());
+    plan.files.insert("wait.sh".to_owned(), include_str!("wait.sh").into());
 }
 
 /// Command of an agent with its own configuration file after the common one.

@@ -160,9 +160,9 @@ fn add_files(
     let metadata = compute.map(|compute| (METADATA, agent::metadata_options(compute)));
     for (file, document) in [(OVS, switch), (L3, router), (DHCP, dhcp)].into_iter().chain(metadata) {
         let document = document.merge(template.common.extra_config.get(file));
-        plan.files.insert(file.to_owned(), document.render());
+        plan.files.insert(file.to_owned(), document.render().into());
     }
-    plan.files.insert("switch-agent.sh".to_owned(), include_str!("switch-agent.sh").to_owned());
+    plan.files.insert("switch-agent.sh".to_owned(), include_str!("switch-agent.sh").into());
     plan.files.extend(switch::files());
 }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use openstack_operator_model::common::Scheduling;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{Check, Probes, Workload};
+use openstack_operator_model::release::{Release, Releases};
 use openstack_operator_model::service::{Context, Invalid};
 use openstack_operator_model::status::{ComputeServer, NetworkServer};
 
@@ -16,7 +17,12 @@ const METADATA: &str = "neutron_ovn_metadata_agent.ini";
 pub(super) const FILES: [&str; 1] = [METADATA];
 /// Default port of the northbound database.
 const NORTHBOUND: u16 = 6641;
+/// Interval after which a silent member of OVN's databases is asked for an answer. One without an answer is replaced after
+/// twice this time; Neutron's default of a minute would fail requests for two minutes when a node is lost.
+const PROBE_MILLISECONDS: u32 = 10_000;
 pub(super) const DRIVERS: &str = "ovn";
+/// Releases with an option for messages about packets that are too long.
+const EMITS_NEED_TO_FRAG: Releases = Releases::until(Release::Epoxy);
 
 /// OVN of an object, with other addresses if set, or an existing OVN, whose nodes are the compute nodes.
 pub(super) fn network<'a>(context: &Context<'a, Neutron>) -> Result<Cow<'a, NetworkServer>, Invalid> {
@@ -81,17 +87,21 @@ pub(super) fn server_options(document: Document) -> Document {
 pub(super) fn plugin_options(
     document: Document,
     network: &NetworkServer,
-    template: &NeutronTemplate,
+    context: &Context<'_, Neutron>,
 ) -> Document {
-    document
+    let template = &context.object.spec.template;
+    let document = document
         .set("ovn", "ovn_nb_connection", network.northbound.join(","))
         .set("ovn", "ovn_sb_connection", network.southbound.join(","))
         .set("ovn", "ovsdb_connection_timeout", 180)
-        .set("ovn", "ovsdb_probe_interval", 60000)
+        .set("ovn", "ovsdb_probe_interval", PROBE_MILLISECONDS)
         .set("ovn", "ovn_metadata_enabled", template.nova.cluster_ref.is_some())
-        .set("ovn", "enable_distributed_floating_ip", false)
-        // The userspace datapath would treat packets with segmentation offload as too long.
-        .set("ovn", "ovn_emit_need_to_frag", !network.userspace)
+        .set("ovn", "enable_distributed_floating_ip", false);
+    if !EMITS_NEED_TO_FRAG.contains(context.runtime.release) {
+        return document;
+    }
+    // The userspace datapath would treat packets with segmentation offload as too long.
+    document.set("ovn", "ovn_emit_need_to_frag", !network.userspace)
 }
 
 /// Adds the OVN maintenance worker and the metadata agent.
@@ -109,10 +119,10 @@ pub(super) fn extend(
     let configuration = agent::metadata_options(compute)
         .set("ovs", "ovsdb_connection", switch::DATABASE)
         .set("ovn", "ovn_sb_connection", network.southbound.join(","))
-        .set("ovn", "ovsdb_probe_interval", 60000)
+        .set("ovn", "ovsdb_probe_interval", PROBE_MILLISECONDS)
         .merge(template.common.extra_config.get(METADATA));
     agent::add_files(&mut neutron.plan, &agent::configuration());
-    neutron.plan.files.insert(METADATA.to_owned(), configuration.render());
+    neutron.plan.files.insert(METADATA.to_owned(), configuration.render().into());
     let agents = vec![metadata_agent(context, network, compute)];
     neutron.plan.workloads.extend(shared::with_leaving(agents, &network.leaving));
 }

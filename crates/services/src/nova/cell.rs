@@ -1,6 +1,6 @@
 //! Cells of Nova: template URLs of `cell0` and `cell1`, databases and message buses of others.
 
-use openstack_operator_model::plan::{Plan, Variable, VariableValue};
+use openstack_operator_model::plan::{Charset, Plan, Variable, VariableValue};
 use openstack_operator_model::service::{Context, Invalid};
 use openstack_operator_model::status::CellServer;
 
@@ -41,6 +41,7 @@ pub(super) fn cells(context: &Context<'_, Nova>, plan: &mut Plan) -> Result<Vec<
                 database: &database,
                 suffix: &format!("database-{}", cell.name),
                 section: "database",
+                charset: Charset::default(),
             };
             let database = shared::database(context, plan, &claim)?;
             let claim = MessagingClaim {

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use openstack_operator_model::common::{Common, Exposure};
 use openstack_operator_model::oslo::Document;
-use openstack_operator_model::plan::{Check, Container, Mount, Port, Probes, Route};
+use openstack_operator_model::plan::{Check, Container, File, FileName, Mount, Port, Probes, Route};
+use openstack_operator_model::release::{Runtime, Varying};
 use openstack_operator_model::service::Invalid;
 
-use super::{command, file, probe};
+use super::{INTERNAL_SCHEME, command, file, probe};
 
 /// Settings of uWSGI.
 pub(crate) struct Uwsgi {
-    pub(crate) module: &'static str,
+    pub(crate) module: Varying<&'static str>,
     /// Number of processes. It is small, because APIs scale by pods.
     pub(crate) processes: u32,
     /// Maximum duration of a request in seconds. 0 means no limit.
@@ -21,13 +22,13 @@ pub(crate) struct Uwsgi {
 }
 
 impl Uwsgi {
-    pub(crate) fn new(module: &'static str) -> Self {
+    pub(crate) fn new(module: Varying<&'static str>) -> Self {
         Self { module, processes: 1, longest_request: 60, largest_chunk: None }
     }
 }
 
 /// Configuration file of uWSGI for all image families.
-pub(crate) fn uwsgi(uwsgi: &Uwsgi, port: &Port, common: &Common) -> String {
+pub(crate) fn uwsgi(uwsgi: &Uwsgi, runtime: Runtime, port: &Port, common: &Common) -> String {
     let mut document = Document::new()
         .section_of(
             "uwsgi",
@@ -45,7 +46,7 @@ pub(crate) fn uwsgi(uwsgi: &Uwsgi, port: &Port, common: &Common) -> String {
                 ("worker-reload-mercy", "60"),
             ],
         )
-        .set("uwsgi", "module", uwsgi.module)
+        .set("uwsgi", "module", uwsgi.module.of(runtime))
         .set("uwsgi", "processes", uwsgi.processes)
         .set("uwsgi", "http-socket", format!("0.0.0.0:{}", port.number));
     if uwsgi.longest_request > 0 {
@@ -61,7 +62,7 @@ pub(crate) fn uwsgi(uwsgi: &Uwsgi, port: &Port, common: &Common) -> String {
 
 /// Adds port, probes and stop delay of an HTTP server to a container.
 pub(crate) fn serving(mut container: Container, port: Port, health: &'static str) -> Container {
-    let healthy = || Check::Http { path: health, port: port.number };
+    let healthy = || Check::Http { scheme: INTERNAL_SCHEME, path: health, port: port.number };
     container.probes = Probes {
         startup: Some(probe(healthy(), 2, 5, 150)),
         readiness: Some(probe(healthy(), 10, 10, 3)),
@@ -103,7 +104,7 @@ pub(crate) fn policy_mount(exposure: &Exposure, service: &str) -> Option<Mount> 
 /// Adds the policy file with the rules of the user, and the option that names it.
 pub(crate) fn policy(
     document: Document,
-    files: &mut BTreeMap<String, String>,
+    files: &mut BTreeMap<FileName, File>,
     exposure: &Exposure,
 ) -> Document {
     if exposure.policy.is_empty() {
@@ -112,6 +113,6 @@ pub(crate) fn policy(
     // As JSON strings, which are valid YAML for any rule.
     let text = |text: &String| serde_json::Value::String(text.clone());
     let rules = exposure.policy.iter().map(|(rule, check)| format!("{}: {}\n", text(rule), text(check)));
-    files.insert("policy.yaml".to_owned(), rules.collect());
+    files.insert("policy.yaml".to_owned(), File::Text(rules.collect()));
     document.set("oslo_policy", "policy_file", "policy.yaml")
 }

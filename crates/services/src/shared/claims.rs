@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use openstack_operator_model::common::{DeletionPolicy, Reference};
-use openstack_operator_model::kind::SECRET;
+use openstack_operator_model::common::{DeletionPolicy, NameReference, Reference};
+use openstack_operator_model::kind::{Kind, SECRET};
 use openstack_operator_model::name;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{
-    Database, Entry, Messaging, Piece, Plan, SecretContent, SecretKey, SecretPlan, Variable, VariableValue,
+    Charset, Database, Entry, Messaging, Piece, Plan, SecretContent, SecretKey, SecretPlan, Variable,
+    VariableValue,
 };
 use openstack_operator_model::service::{Context, Invalid};
 use openstack_operator_model::status::DatabaseServer;
@@ -24,8 +25,8 @@ pub(crate) const BUS_PORT: u16 = 5672;
 const CONNECTION: &str = "connection";
 /// Key with the connection of tasks.
 const TASK_CONNECTION: &str = "task_connection";
-/// Options of every connection.
-const OPTIONS: &str = "charset=utf8&connect_timeout=5";
+/// Options of every connection, after its character set.
+const OPTIONS: &str = "connect_timeout=5";
 /// A connection to a host without power would hang for 15 minutes, and with it the requests of users. No query of a
 /// service takes longer. A migration may, and the server completes it although its client has given up, so that the
 /// retry fails: tasks have no timeouts, and TCP keepalive ends their lost connections.
@@ -39,13 +40,14 @@ pub(crate) struct DatabaseClaim<'a> {
     pub(crate) suffix: &'a str,
     /// Configuration section of its connection.
     pub(crate) section: &'a str,
+    pub(crate) charset: Charset,
 }
 
 impl<'a> DatabaseClaim<'a> {
     /// The only database of a service, with its default name.
     pub(crate) fn new(settings: &'a DatabaseSettings, default_name: &'a str, section: &'a str) -> Self {
         let database = settings.database.as_deref().unwrap_or(default_name);
-        Self { settings, database, suffix: "database", section }
+        Self { settings, database, suffix: "database", section, charset: Charset::default() }
     }
 }
 
@@ -61,7 +63,7 @@ pub(crate) fn database<K>(
     plan: &mut Plan,
     claim: &DatabaseClaim<'_>,
 ) -> Result<Variable, Invalid> {
-    let DatabaseClaim { settings, database, suffix, section } = claim;
+    let DatabaseClaim { settings, database, suffix, section, charset } = claim;
     let secret = name::part(context.name, suffix);
     let credentials = database_credentials(context, claim);
     let mut entries = BTreeMap::new();
@@ -69,7 +71,12 @@ pub(crate) fn database<K>(
         entries.insert("username".to_owned(), Entry::Text((*database).to_owned()));
         entries.insert("password".to_owned(), Entry::Password { length: 32 });
     }
-    let (host, port) = claim_database(context, plan, settings, database, &credentials)?;
+    let target = DatabaseTarget { database, credentials: &credentials, charset: *charset };
+    let (host, port) = claim_database(context, plan, settings, &target)?;
+    let client_charset = match charset {
+        Charset::Utf8mb3 => "utf8",
+        Charset::Utf8mb4 => "utf8mb4",
+    };
     let connection = |options: &str| {
         let login = [
             Piece::Text("mysql+pymysql://".to_owned()),
@@ -77,7 +84,7 @@ pub(crate) fn database<K>(
             Piece::Text(":".to_owned()),
             Piece::Escaped(SecretKey::new(&credentials, "password")),
         ];
-        let rest = format!(":{port}/{database}?{OPTIONS}{options}");
+        let rest = format!(":{port}/{database}?charset={client_charset}&{OPTIONS}{options}");
         let address = match &host {
             Some(host) => vec![Piece::Text(format!("@{host}{rest}"))],
             None => vec![
@@ -105,21 +112,28 @@ pub(crate) fn for_task(mut variable: Variable) -> Variable {
     variable
 }
 
+/// A database on a server, and the Secret with the login of its user.
+pub(crate) struct DatabaseTarget<'a> {
+    pub(crate) database: &'a str,
+    pub(crate) credentials: &'a str,
+    pub(crate) charset: Charset,
+}
+
 /// Adds a database to the plan if the operator creates it. Returns host and port of the server; without a host, the
 /// Secret contains it.
 pub(crate) fn claim_database<K>(
     context: &Context<'_, K>,
     plan: &mut Plan,
     settings: &DatabaseSettings,
-    database: &str,
-    credentials: &str,
+    target: &DatabaseTarget<'_>,
 ) -> Result<(Option<String>, u16), Invalid> {
     let mut claim = |provider: Reference, server: DatabaseServer| {
         plan.databases.push(Database {
             provider,
             server,
-            database: database.to_owned(),
-            secret: credentials.to_owned(),
+            database: target.database.to_owned(),
+            charset: target.charset,
+            secret: target.credentials.to_owned(),
             retained: settings.deletion_policy == DeletionPolicy::Retain,
         });
     };
@@ -145,6 +159,30 @@ pub(crate) fn claim_database<K>(
     Err(Invalid::new("spec.database", reason))
 }
 
+/// Port of the server of a database.
+pub(crate) fn database_port<K>(context: &Context<'_, K>, settings: &DatabaseSettings) -> u16 {
+    let cluster = settings.cluster_ref.as_ref();
+    let server = cluster.and_then(|cluster| {
+        context.inputs.database(mariadb::KIND, &cluster.name, "spec.database.clusterRef.name").ok()
+    });
+    server.map(|server| server.port).or(settings.port).unwrap_or(DATABASE_PORT)
+}
+
+/// Key of a Secret with the URL of a virtual host.
+const TRANSPORT_URL: &str = "transport_url";
+
+/// A variable of this name with the URL of the message bus that carries the notifications of another service, and the port of
+/// the bus. The service has its own virtual host, so that its consumers connect there.
+pub(crate) fn notifications<K>(
+    context: &Context<'_, K>,
+    (kind, producer): (Kind, &NameReference),
+    field: &str,
+    variable: &str,
+) -> Result<(Variable, u16), Invalid> {
+    let server = context.inputs.notifications(kind, &producer.name, field)?;
+    Ok((Variable::secret(variable, &server.secret, TRANSPORT_URL), server.port))
+}
+
 /// A virtual host of a service.
 pub(crate) struct MessagingClaim<'a> {
     pub(crate) settings: &'a MessagingSettings,
@@ -158,6 +196,8 @@ pub(crate) struct MessagingClaim<'a> {
 pub(crate) struct MessageBus {
     /// Variable with its URL.
     pub(crate) variable: Variable,
+    /// Secret with its URL.
+    pub(crate) secret: String,
     pub(crate) hosts: usize,
     pub(crate) port: u16,
 }
@@ -170,7 +210,7 @@ pub(crate) fn messaging<K>(
 ) -> Result<MessageBus, Invalid> {
     let MessagingClaim { settings, virtual_host, suffix } = claim;
     let secret = name::part(context.name, suffix);
-    let variable = Variable::secret("OS_DEFAULT__TRANSPORT_URL", &secret, "transport_url");
+    let variable = Variable::secret("OS_DEFAULT__TRANSPORT_URL", &secret, TRANSPORT_URL);
     let Some(cluster) = &settings.cluster_ref else {
         let Some(given) = settings.secret_ref.as_ref().filter(|_| !settings.hosts.is_empty()) else {
             let reason = "is incomplete: name a RabbitMQ in clusterRef or existing servers in hosts";
@@ -178,9 +218,10 @@ pub(crate) fn messaging<K>(
         };
         let path = settings.virtual_host.as_deref().unwrap_or("/");
         let address = Entry::Template(transport_url(&settings.hosts, &given.name, path));
-        plan.secrets.push(SecretPlan::with_entries(&secret, [("transport_url", address)]));
+        plan.secrets.push(SecretPlan::with_entries(&secret, [(TRANSPORT_URL, address)]));
         let port = settings.hosts.first().and_then(|host| host.rsplit(':').next()?.parse().ok());
-        return Ok(MessageBus { variable, hosts: settings.hosts.len(), port: port.unwrap_or(BUS_PORT) });
+        let (hosts, port) = (settings.hosts.len(), port.unwrap_or(BUS_PORT));
+        return Ok(MessageBus { variable, secret, hosts, port });
     };
     let server = context.inputs.messaging(rabbitmq::KIND, &cluster.name, "spec.messaging.clusterRef.name")?;
     plan.messaging.push(Messaging {
@@ -193,10 +234,10 @@ pub(crate) fn messaging<K>(
     let entries = [
         ("username", Entry::Text((*virtual_host).to_owned())),
         ("password", Entry::Password { length: 32 }),
-        ("transport_url", Entry::Template(transport_url(&hosts, &secret, virtual_host))),
+        (TRANSPORT_URL, Entry::Template(transport_url(&hosts, &secret, virtual_host))),
     ];
     plan.secrets.push(SecretPlan::with_entries(&secret, entries));
-    Ok(MessageBus { variable, hosts: hosts.len(), port: server.port })
+    Ok(MessageBus { variable, secret, hosts: hosts.len(), port: server.port })
 }
 
 /// Transport URL of a virtual host for oslo.messaging, with the login of a Secret.
@@ -284,3 +325,6 @@ pub(crate) fn cache_servers<K>(
         _ => Ok(settings.servers.clone()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,12 @@
 //! Users, catalog entries and authentication options of services.
 
-use openstack_operator_model::common::Reference;
+use openstack_operator_model::common::{DeletionPolicy, Reference};
 use openstack_operator_model::kind::SECRET;
 use openstack_operator_model::name;
 use openstack_operator_model::oslo::Document;
 use openstack_operator_model::plan::{
-    Catalog, CatalogEndpoint, CatalogService, IdentityUser, Interface, Plan, SecretKey, SecretPlan, Variable,
+    Catalog, CatalogEndpoint, CatalogService, Domain, Grant, GrantTarget, IdentityDomain, IdentityUser,
+    Interface, Plan, SecretKey, SecretPlan, Variable,
 };
 use openstack_operator_model::service::{Context, Invalid};
 use openstack_operator_model::status::{IdentityServer, LoginMethod};
@@ -99,10 +100,10 @@ pub(crate) fn register<K>(
         plan.secrets.push(SecretPlan::login(&secret, user));
         users.push(IdentityUser {
             name: user.to_owned(),
+            domain: Domain::Default,
             password: SecretKey::new(&secret, "password"),
-            project: PROJECT.to_owned(),
             // `admin` to act in all projects, `service` to send service tokens with requests of users.
-            roles: ["admin", "service"].map(str::to_owned).to_vec(),
+            grants: ["admin", "service"].map(on_project).to_vec(),
         });
         let method = LoginMethod::Password;
         Account { server, own_region, method, username: Some(user.to_owned()), secret }
@@ -110,13 +111,56 @@ pub(crate) fn register<K>(
     let server = account.server.clone();
     plan.catalog = provider.map(|provider| Catalog {
         provider,
+        domains: Vec::new(),
         projects: vec![PROJECT.to_owned()],
         roles: ["admin", "service"].map(str::to_owned).to_vec(),
+        service_roles: Vec::new(),
         services: registrations.iter().map(|registration| catalog_service(registration, &server)).collect(),
         users,
         server,
     });
     Ok(account)
+}
+
+fn on_project(role: &str) -> Grant {
+    Grant { role: role.to_owned(), on: GrantTarget::Project(PROJECT.to_owned()) }
+}
+
+/// A domain of a service, and the user who administers it.
+pub(crate) struct DomainClaim<'a> {
+    pub(crate) name: &'a str,
+    /// Name of the user, who has role `admin` on the domain and no project.
+    pub(crate) administrator: &'a str,
+    /// Suffix of the name of the Secret with the login of the user.
+    pub(crate) suffix: &'a str,
+    /// What happens to the domain when the object is deleted. A database that is kept refers to its users and projects.
+    pub(crate) deletion_policy: DeletionPolicy,
+}
+
+/// Adds a domain and its administrator to the plan, and returns the key of the password. Without an administrator of the
+/// identity service, an administrator creates both.
+pub(crate) fn domain<K>(context: &Context<'_, K>, plan: &mut Plan, claim: &DomainClaim<'_>) -> SecretKey {
+    let DomainClaim { name, administrator, suffix, deletion_policy } = claim;
+    let secret = name::part(context.name, suffix);
+    plan.secrets.push(SecretPlan::login(&secret, administrator));
+    let password = SecretKey::new(&secret, "password");
+    let Some(catalog) = &mut plan.catalog else {
+        plan.remarks.push(format!(
+            "create domain {name} in Keystone, and user {administrator} in it with the password of Secret {secret} and \
+             role admin on the domain"
+        ));
+        return password;
+    };
+    let retained = *deletion_policy == DeletionPolicy::Retain;
+    catalog.domains.push(IdentityDomain { name: (*name).to_owned(), retained });
+    let domain = Domain::Named((*name).to_owned());
+    catalog.users.push(IdentityUser {
+        name: (*administrator).to_owned(),
+        domain: domain.clone(),
+        password: password.clone(),
+        grants: vec![Grant { role: "admin".to_owned(), on: GrantTarget::Domain(domain) }],
+    });
+    password
 }
 
 fn catalog_service(registration: &Registration, server: &IdentityServer) -> CatalogService {
@@ -170,6 +214,15 @@ impl Account {
             return document;
         }
         document.set(AUTHTOKEN, "memcached_servers", cache.join(","))
+    }
+
+    /// Login of a user whom others trust. It has no project, because each trust has one.
+    pub(crate) fn trustee(&self, mut document: Document, section: &str) -> Document {
+        document = document.set(section, "auth_url", &self.server.internal_url);
+        if let Some(username) = &self.username {
+            document = document.set(section, "username", username);
+        }
+        document.section_of(section, [("auth_type", "password"), ("user_domain_name", "Default")])
     }
 
     /// Options for calls to another service through internal endpoints.

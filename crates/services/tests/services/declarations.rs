@@ -6,7 +6,8 @@ use openstack_operator_model::need::Needs;
 use openstack_operator_services::cloud::{AnyPart, Part};
 use openstack_operator_services::inputs::{Input, Inputs, Link};
 use openstack_operator_services::{
-    PARTS, compute, glance, keystone, mariadb, memcached, neutron, nova, ovn, placement, rabbitmq,
+    PARTS, barbican, compute, glance, heat, keystone, mariadb, memcached, neutron, nova, ovn, placement,
+    rabbitmq,
 };
 use serde_json::Value;
 
@@ -61,7 +62,9 @@ fn settled(input: &Input<'_>) -> Vec<String> {
     };
     match input {
         Input::Exposure(_) => below("", &["gatewayRef", "publicScheme"]),
-        Input::Region { field, .. } | Input::Users(field) => vec![(*field).to_owned()],
+        Input::Region { field, .. } | Input::Topics { field, .. } | Input::Users(field) => {
+            vec![(*field).to_owned()]
+        }
         Input::Database { field, .. } => {
             below(field, &["clusterRef", "host", "port", "secretRef", "adminSecretRef"])
         }
@@ -130,6 +133,8 @@ fn needs_and_blocks_agree_with_inputs() {
         check::<neutron::Service>(),
         check::<nova::Service>(),
         check::<compute::Service>(),
+        check::<barbican::Service>(),
+        check::<heat::Service>(),
     ];
     assert_eq!(checked.len(), PARTS.len(), "a part is not checked");
     assert!(checked.iter().sum::<usize>() > 20, "{checked:?}");

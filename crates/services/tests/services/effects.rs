@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 use crate::fixture::{Case, cases, object, render};
 
 /// Fields that change no plan, each with the reason.
-const EXCEPTIONS: [(&str, &str); 9] = [
+const EXCEPTIONS: [(&str, &str); 10] = [
     ("OpenStackControlPlane.spec.storageBackend", "admission rejects it"),
     ("OpenStackControlPlane.spec.tls.", "admission rejects it"),
+    ("Heat.spec.keystone.appCredentialRef", "admission rejects it"),
     (".spec.release", "there is one release"),
     (".encapsulation.type", "there is one type"),
     (".spec.dependsOn[].condition", "the engine waits for it before it plans; `needs` has it"),

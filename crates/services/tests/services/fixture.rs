@@ -11,9 +11,10 @@ use openstack_operator_model::plan::Plan;
 use openstack_operator_model::service::{AnyService, Invalid, Site};
 use openstack_operator_model::status::{
     CacheServers, CellServer, ComputeServer, DatabaseServer, IdentityServer, LoginMethod, MessagingServer,
-    NetworkServer, Provides,
+    NetworkServer, NotificationServer, Provides,
 };
 use openstack_operator_services as services;
+use openstack_operator_testkit::Gadget;
 use serde_json::{Value, json};
 
 /// One spec of one service.
@@ -53,8 +54,27 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
+/// The case of a test service with elements of a plan that few services need.
+pub(crate) fn gadget() -> Case {
+    let spec =
+        json!({ "names": ["gadget.example.com"], "login": "login", "file": "x = 1\n", "waitsFor": "other" });
+    Case { service: &Gadget, title: "gadget".to_owned(), name: "test".to_owned(), spec }
+}
+
+/// All cases, and that of the test service.
+pub(crate) fn cases_and_gadget() -> Vec<Case> {
+    cases().into_iter().chain([gadget()]).collect()
+}
+
 pub(crate) fn case(title: &str) -> Case {
     cases().into_iter().find(|case| case.title == title).unwrap()
+}
+
+/// All cases and the test service, planned and lowered without observed state.
+pub(crate) fn rendered_and_gadget() -> Vec<(Case, Rendered)> {
+    let gadget = gadget();
+    let rendered_gadget = gadget.render(&Observed::default()).unwrap();
+    rendered().into_iter().chain([(gadget, rendered_gadget)]).collect()
 }
 
 /// All cases, planned and lowered without observed state.
@@ -132,6 +152,7 @@ fn provides(name: &str) -> Provides {
             secret: Some(format!("{name}-admin")),
             secret_key: "password".to_owned(),
         }),
+        notifications: Some(NotificationServer { secret: format!("{name}-messaging"), port: 5672 }),
         network: Some(NetworkServer {
             northbound: vec!["tcp:10.96.0.41:6641".to_owned()],
             southbound: vec!["tcp:10.96.0.42:6642".to_owned()],
@@ -173,6 +194,7 @@ pub(crate) fn resolved(needs: &Needs, leaving: &[&str]) -> Resolved {
         objects: objects.collect(),
         addresses: addresses.collect(),
         peers: BTreeMap::new(),
+        parts: BTreeMap::new(),
         claimed: nodes.keys().cloned().collect(),
         nodes,
         leaving: leaving.iter().map(|&name| (name.to_owned(), Labels::new())).collect(),

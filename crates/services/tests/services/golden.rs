@@ -6,7 +6,7 @@ use std::fmt::Write;
 use openstack_operator_model::lower::{Observed, SecretFacts};
 use openstack_operator_testkit::documents;
 
-use crate::fixture::{Case, case, cases};
+use crate::fixture::{Case, case, cases, gadget};
 
 fn check(title: &str, case: &Case, observed: &Observed) {
     let rendered = case.render(observed).unwrap();
@@ -30,6 +30,11 @@ fn every_case_is_lowered_to_its_golden() {
 }
 
 #[test]
+fn elements_that_few_services_need_are_lowered_to_their_golden() {
+    check("gadget", &gadget(), &Observed::default());
+}
+
+#[test]
 fn an_upgrade_after_a_rotation_is_lowered_to_its_golden() {
     let rotated = |rotations| SecretFacts { revision: "0123456789".to_owned(), rotations };
     let observed = Observed {
@@ -40,6 +45,7 @@ fn an_upgrade_after_a_rotation_is_lowered_to_its_golden() {
             ("test-credential".to_owned(), rotated(2)),
             ("test-fernet".to_owned(), rotated(7)),
         ]),
+        ..Observed::default()
     };
     check("keystone-upgrade", &case("keystone-rich"), &observed);
 }

@@ -4,15 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use openstack_operator_model::kind::{
-    CHILD_KINDS, CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, PERSISTENT_VOLUME_CLAIM,
+    CHILD_KINDS, CONFIG_MAP, CRON_JOB, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, PERSISTENT_VOLUME_CLAIM,
     POD_DISRUPTION_BUDGET, SERVICE, STATEFUL_SET,
 };
 use openstack_operator_model::lower::{COMPONENT_LABEL, INSTANCE_LABEL, KIND_LABEL, Manifest, Observed};
+use openstack_operator_model::name;
 use openstack_operator_model::service::AnyService;
 use openstack_operator_services::{ALL, kinds, of_kind};
 use serde_json::{Value, json};
 
-use crate::fixture::{Case, Rendered, case, cases, object, render, rendered, walk};
+use crate::fixture::{
+    Case, Rendered, case, cases, gadget, object, render, rendered, rendered_and_gadget, walk,
+};
 
 pub(crate) fn of(manifests: &[Manifest], kind: Kind) -> Vec<&Manifest> {
     manifests.iter().filter(|manifest| manifest.kind == kind).collect()
@@ -55,8 +58,8 @@ pub(crate) fn check_names(title: &str, rendered: &Rendered) {
         let Manifest { kind, name, body, .. } = manifest;
         assert!(is_label(name), "{title}: {} {name}", kind.kind);
         assert_eq!(body["metadata"]["name"], name.as_str());
-        // A StatefulSet labels its pods with its name and a hash.
-        let more = if *kind == STATEFUL_SET { "-0123456789".len() } else { 0 };
+        // A StatefulSet labels its pods with its name and a hash. A CronJob names its Jobs by their time.
+        let more = if [STATEFUL_SET, CRON_JOB].contains(kind) { "-0123456789".len() } else { 0 };
         assert!(name.len() + more <= 63, "{title}: {} {name}", kind.kind);
         walk("", body, &mut |path, value| {
             let labels =
@@ -149,7 +152,7 @@ fn does_something(rendered: &Rendered) -> bool {
 
 #[test]
 fn manifests_contain_no_nulls_and_only_watched_kinds() {
-    for (case, rendered) in rendered() {
+    for (case, rendered) in rendered_and_gadget() {
         assert!(does_something(&rendered), "{}", case.title);
         check_manifests(&case.title, &rendered);
     }
@@ -157,7 +160,9 @@ fn manifests_contain_no_nulls_and_only_watched_kinds() {
 
 #[test]
 fn derived_names_fit_the_longest_object_name() {
-    for case in cases().into_iter().map(with_longest_name) {
+    let mut gadget = gadget();
+    gadget.name = "a".repeat(name::LONGEST_INSTANCE);
+    for case in cases().into_iter().map(with_longest_name).chain([gadget]) {
         let rendered = case.render(&Observed::default()).unwrap();
         check_names(&case.title, &rendered);
         // Tasks of upgrades and rotations have names too.
@@ -189,14 +194,18 @@ fn selects(selector: &Value, labels: &Value) -> bool {
 #[test]
 fn services_select_the_pods_of_one_component_and_never_a_job() {
     let mut checked = 0;
-    for (case, rendered) in rendered() {
+    for (case, rendered) in rendered_and_gadget() {
         let template = |manifest: &&Manifest| manifest.body["spec"]["template"]["metadata"]["labels"].clone();
         let workloads: Vec<Value> = [DEPLOYMENT, STATEFUL_SET]
             .iter()
             .flat_map(|kind| of(&rendered.manifests, *kind))
             .map(|manifest| template(&manifest))
             .collect();
-        let jobs: Vec<Value> = of(&rendered.manifests, JOB).iter().map(template).collect();
+        let mut jobs: Vec<Value> = of(&rendered.manifests, JOB).iter().map(template).collect();
+        let runs = of(&rendered.manifests, CRON_JOB).into_iter();
+        jobs.extend(
+            runs.map(|run| run.body["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"].clone()),
+        );
         for service in of(&rendered.manifests, SERVICE) {
             let mut selector = service.body["spec"]["selector"].clone();
             assert!(selector[COMPONENT_LABEL].is_string() && selector[INSTANCE_LABEL].is_string());
@@ -221,7 +230,7 @@ fn services_select_the_pods_of_one_component_and_never_a_job() {
 
 #[test]
 fn services_name_ports_of_containers() {
-    for (case, rendered) in rendered() {
+    for (case, rendered) in rendered_and_gadget() {
         for service in of(&rendered.manifests, SERVICE) {
             let component = &service.body["spec"]["selector"][COMPONENT_LABEL];
             let workload = [DEPLOYMENT, STATEFUL_SET]
@@ -230,14 +239,14 @@ fn services_name_ports_of_containers() {
                 .find(|workload| workload.body["metadata"]["labels"][COMPONENT_LABEL] == *component)
                 .unwrap();
             let containers = workload.body["spec"]["template"]["spec"]["containers"].as_array().unwrap();
-            let ports: Vec<&Value> = containers
+            let ports: Vec<(&Value, &Value)> = containers
                 .iter()
                 .flat_map(|container| container["ports"].as_array().into_iter().flatten())
-                .map(|port| &port["containerPort"])
+                .map(|port| (&port["containerPort"], &port["protocol"]))
                 .collect();
             let mut names = BTreeSet::new();
             for port in service.body["spec"]["ports"].as_array().unwrap() {
-                assert!(ports.contains(&&port["targetPort"]), "{}: {port}", case.title);
+                assert!(ports.contains(&(&port["targetPort"], &port["protocol"])), "{}: {port}", case.title);
                 assert!(names.insert(port["name"].as_str().unwrap()), "{}: {port}", case.title);
             }
         }
@@ -344,7 +353,9 @@ fn files_are_immutable_and_named_by_their_content() {
             let Ok(changed) = render(case.service, &object, &Observed::default()) else { continue };
             let name = |rendered: &Rendered| {
                 let maps = of(&rendered.manifests, CONFIG_MAP).into_iter();
-                let mut named = maps.filter(|map| map.body["data"].get(file).is_some());
+                let mut named = maps.filter(|map| {
+                    ["data", "binaryData"].iter().any(|data| map.body[data].get(file).is_some())
+                });
                 named.next().map(|map| map.name.clone())
             };
             assert_ne!(name(&changed), name(&rendered), "{}: {file}", case.title);
@@ -352,6 +363,16 @@ fn files_are_immutable_and_named_by_their_content() {
         }
     }
     assert!(checked > 0);
+}
+
+#[test]
+fn a_file_that_is_not_text_is_stored_as_bytes_and_named_by_its_content() {
+    let rendered = gadget().render(&Observed::default()).unwrap();
+    let maps = of(&rendered.manifests, CONFIG_MAP);
+    let map = maps.iter().find(|map| map.body.get("binaryData").is_some()).unwrap();
+    assert_eq!(map.body["binaryData"], json!({ "logo.png": "iVBORw==" }));
+    assert_eq!((map.body.get("data"), &map.body["immutable"]), (None, &json!(true)));
+    assert_eq!(map.name, format!("test-logo-png-{}", name::hash(rendered.plan.files["logo.png"].bytes())));
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use openstack_operator_model::kind::{CONFIG_MAP, JOB, STATEFUL_SET};
+use openstack_operator_model::kind::{CONFIG_MAP, CRON_JOB, JOB, STATEFUL_SET};
 use openstack_operator_model::lower::{Manifest, Observed};
 use serde_json::{Value, json};
 
-use crate::fixture::{Rendered, case, cases};
+use crate::fixture::{Rendered, case, cases_and_gadget};
 use crate::laws::of;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -14,16 +14,17 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 /// All pods of all cases, including upgrades.
 fn pods() -> Vec<(String, bool, Value, Rendered)> {
     let mut pods = Vec::new();
-    for case in cases() {
+    for case in cases_and_gadget() {
         for installed in [None, Some("another".to_owned())] {
             let observed = Observed { installed, ..Observed::default() };
             let manifests = case.render(&observed).unwrap().manifests;
             for Manifest { kind, name, body, .. } in &manifests {
-                if let Some(pod) = body.pointer("/spec/template/spec") {
+                let runs = body.pointer("/spec/jobTemplate/spec/template/spec");
+                if let Some(pod) = body.pointer("/spec/template/spec").or(runs) {
                     let title = format!("{}: {} {name}", case.title, kind.kind);
                     let mut pod = pod.clone();
                     pod["claims"] = body["spec"]["volumeClaimTemplates"].clone();
-                    pods.push((title, *kind == JOB, pod, case.render(&observed).unwrap()));
+                    pods.push((title, [JOB, CRON_JOB].contains(kind), pod, case.render(&observed).unwrap()));
                 }
             }
         }
@@ -120,6 +121,24 @@ fn pods_have_minimal_privileges() {
 }
 
 #[test]
+fn pods_notice_a_lost_peer_within_eight_seconds() {
+    for (title, _, pod, _) in pods() {
+        let sysctls = || list(&pod["securityContext"], "sysctls");
+        if pod.get("hostNetwork").is_some() {
+            assert_eq!(sysctls().count(), 0, "{title}: Kubernetes rejects settings of the node's network");
+            continue;
+        }
+        let setting = |name: &str| {
+            let one = sysctls().find(|one| one["name"] == format!("net.ipv4.tcp_keepalive_{name}"))?;
+            one["value"].as_str()?.parse::<u32>().ok()
+        };
+        let all = (setting("time"), setting("intvl"), setting("probes"));
+        let (Some(time), Some(interval), Some(probes)) = all else { panic!("{title}: {all:?}") };
+        assert!(time + interval * probes <= 8, "{title}: {all:?}");
+    }
+}
+
+#[test]
 fn containers_have_an_image_a_command_and_resources() {
     for (title, _, pod, _) in pods() {
         for container in containers(&pod) {
@@ -174,7 +193,8 @@ fn ports_and_variables_of_a_container_are_unique() {
             let (mut numbers, mut names) = (BTreeSet::new(), BTreeSet::new());
             for port in list(container, "ports") {
                 let name = port["name"].as_str().unwrap();
-                assert!(numbers.insert(port["containerPort"].as_u64()), "{title}: {port}");
+                let place = (port["containerPort"].as_u64(), port["protocol"].as_str());
+                assert!(numbers.insert(place), "{title}: {port}");
                 assert!(names.insert(name) && name.len() <= 15, "{title}: {port}");
             }
             let mut known = BTreeSet::new();
@@ -194,7 +214,7 @@ fn all_mounts_have_a_source() {
     for (title, _, pod, rendered) in pods() {
         let maps: BTreeMap<&str, &Value> = of(&rendered.manifests, CONFIG_MAP)
             .into_iter()
-            .map(|map| (map.name.as_str(), &map.body["data"]))
+            .map(|map| (map.name.as_str(), map.body.get("binaryData").unwrap_or(&map.body["data"])))
             .collect();
         let volumes: BTreeMap<&str, &Value> =
             list(&pod, "volumes").map(|volume| (volume["name"].as_str().unwrap(), volume)).collect();

@@ -164,7 +164,7 @@ fn policies_are_rendered_unchanged() {
     let outcome = runner().run(&rules, |rules| {
         let spec = json!({ "database": { "clusterRef": { "name": "db" } }, "policy": rules });
         let rendered = render(keystone, &object(keystone, "test", &spec), &Observed::default()).unwrap();
-        let written: Value = serde_saphyr::from_str(&rendered.plan.files["policy.yaml"])
+        let written: Value = serde_saphyr::from_str(rendered.plan.files["policy.yaml"].text().unwrap())
             .map_err(|error| TestCaseError::fail(error.to_string()))?;
         prop_assert_eq!(written, json!(rules));
         Ok(())

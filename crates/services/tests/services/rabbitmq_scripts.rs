@@ -322,7 +322,8 @@ fn the_grace_period_covers_the_wait_before_shutdown() {
 fn the_startup_probe_fails_before_discovery_forms_another_cluster() {
     let plan = case("rabbitmq-minimal").render(&Observed::default()).unwrap().plan;
     let option = |name: &str| -> i32 {
-        let line = plan.files["rabbitmq.conf"].lines().find(|line| line.contains(name)).unwrap();
+        let line =
+            plan.files["rabbitmq.conf"].text().unwrap().lines().find(|line| line.contains(name)).unwrap();
         line.rsplit_once(' ').unwrap().1.parse().unwrap()
     };
     let probe = plan.workloads[0].pod.containers[0].probes.startup.clone().unwrap();

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use openstack_operator_model::plan::{Entry, SecretContent, Variable, VariableValue};
+use openstack_operator_model::plan::{
+    CERTIFICATE_KEYS, Entry, Mount, Piece, SSH_KEYS, SecretContent, SecretKey, Variable, VariableValue,
+};
 
 use openstack_operator_model::lower::Observed;
 use serde_json::json;
 
-use crate::fixture::{rendered, walk};
+use crate::fixture::{rendered, rendered_and_gadget, walk};
 
 #[test]
 fn every_referenced_secret_is_written_by_the_plan_or_needed() {
-    for (case, rendered) in rendered() {
+    for (case, rendered) in rendered_and_gadget() {
         let planned = rendered.plan.secrets.iter().map(|secret| secret.name.as_str());
         let needed = rendered.needs.secrets.iter().map(|need| need.name.as_str());
         let provided = rendered.provided_secrets.iter().map(String::as_str);
@@ -36,6 +38,7 @@ fn every_referenced_secret_is_written_by_the_plan_or_needed() {
         named.extend(rendered.plan.provides.database.iter().map(|server| server.secret.clone()));
         named.extend(rendered.plan.provides.messaging.iter().map(|server| server.secret.clone()));
         named.extend(rendered.plan.provides.identity.iter().filter_map(|server| server.secret.clone()));
+        named.extend(rendered.plan.provides.notifications.iter().map(|server| server.secret.clone()));
         if let Some(server) = &rendered.plan.provides.compute {
             named.extend([server.metadata_secret.clone(), server.identity_secret.clone()]);
             named.extend(server.cells.iter().map(|cell| cell.messaging_secret.clone()));
@@ -48,16 +51,36 @@ fn every_referenced_secret_is_written_by_the_plan_or_needed() {
 
 #[test]
 fn every_key_that_is_read_is_written() {
-    for (case, rendered) in rendered() {
-        let tasks = rendered.plan.tasks.iter().map(|task| &task.container);
-        let pods = rendered.plan.workloads.iter().map(|workload| &workload.pod);
-        let containers = pods.flat_map(|pod| pod.setup.iter().chain(&pod.containers)).chain(tasks);
-        for variable in containers.flat_map(|container| &container.environment) {
-            let VariableValue::Secret(key) = &variable.value else { continue };
+    for (case, rendered) in rendered_and_gadget() {
+        let mut read = Vec::new();
+        for container in rendered.plan.containers() {
+            read.extend(container.environment.iter().filter_map(|variable| match &variable.value {
+                VariableValue::Secret(key) => Some(key.clone()),
+                VariableValue::Text(_) | VariableValue::Field(_) => None,
+            }));
+            read.extend(container.mounts.iter().filter_map(|mount| match mount {
+                Mount::SecretFile { secret, key, .. } => Some(SecretKey::new(secret, key)),
+                _ => None,
+            }));
+        }
+        for secret in &rendered.plan.secrets {
+            let SecretContent::Entries(entries) = &secret.content else { continue };
+            let templates = entries.values().filter_map(|entry| match entry {
+                Entry::Template(pieces) => Some(pieces),
+                _ => None,
+            });
+            read.extend(templates.flatten().filter_map(|piece| match piece {
+                Piece::Value(key) | Piece::Escaped(key) | Piece::Option(key) => Some(key.clone()),
+                Piece::Text(_) | Piece::Keys { .. } => None,
+            }));
+        }
+        for key in read {
             let planned = rendered.plan.secrets.iter().find(|secret| secret.name == key.secret);
             let has = match planned.map(|secret| &secret.content) {
                 Some(SecretContent::Entries(entries)) => entries.contains_key(&key.key),
                 Some(SecretContent::KeyRing(_)) => false,
+                Some(SecretContent::Certificate(_)) => CERTIFICATE_KEYS.contains(&key.key.as_str()),
+                Some(SecretContent::SshKey) => SSH_KEYS.contains(&key.key.as_str()),
                 // The test of its own object checks its keys.
                 None if rendered.provided_secrets.contains(&key.secret) => true,
                 None => rendered

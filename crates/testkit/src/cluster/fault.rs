@@ -25,6 +25,8 @@ pub(super) struct Faults {
     old_crds: Vec<(Kind, String, OldCrd)>,
     /// A status that another process writes before the operator's next one.
     competing: Option<(Key, Value)>,
+    /// An earlier version of an object, which the next read returns.
+    outdated: Option<(Key, Value)>,
     /// Children as watches have reported them, instead of the stored ones.
     pub(super) index: Option<Arc<ChildIndex>>,
 }
@@ -45,6 +47,11 @@ impl FakeCluster {
         lock(&self.state).faults.competing = Some((Key::new(kind, namespace, name), status));
     }
 
+    /// The next read of an object returns this earlier version, because the watch has not reported the current one.
+    pub fn answer_outdated(&self, kind: Kind, namespace: &str, name: &str, body: Value) {
+        lock(&self.state).faults.outdated = Some((Key::new(kind, namespace, name), body));
+    }
+
     /// Children are from now on those that watches have reported to the index.
     pub fn watch_children(&self, index: Arc<ChildIndex>) {
         lock(&self.state).faults.index = Some(index);
@@ -62,6 +69,10 @@ impl Faults {
             }
         }
         Ok(status)
+    }
+
+    pub(super) fn take_outdated(&mut self, key: &Key) -> Option<Value> {
+        self.outdated.take_if(|(other, _)| *other == *key).map(|(_, body)| body)
     }
 
     pub(super) fn take_competing(&mut self, key: &Key) -> Option<Value> {

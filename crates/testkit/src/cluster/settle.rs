@@ -4,7 +4,9 @@ use jiff::Timestamp;
 use openstack_operator_engine::ports::Environment;
 use openstack_operator_model::assess::{JobOutcome, job_outcome};
 use openstack_operator_model::common::Toleration;
-use openstack_operator_model::kind::{DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, NODE, STATEFUL_SET};
+use openstack_operator_model::kind::{
+    DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, NODE, SERVICE, STATEFUL_SET,
+};
 use openstack_operator_model::need::{Labels, selects};
 use openstack_operator_model::node::Node;
 use serde_json::{Value, json};
@@ -57,6 +59,9 @@ impl FakeCluster {
                     Some(ended(state.failing_jobs.remove(&key.name), now))
                 }
                 HTTP_ROUTE => Some(accepted(body)),
+                SERVICE if body.pointer("/spec/type").is_some_and(|type_| type_ == "LoadBalancer") => {
+                    Some(json!({ "loadBalancer": { "ingress": [{ "ip": "192.0.2.1" }] } }))
+                }
                 _ => None,
             };
             statuses.extend(status.map(|status| (key.clone(), status)));

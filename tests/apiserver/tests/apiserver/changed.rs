@@ -25,11 +25,14 @@ async fn only_changes_that_the_operator_can_make_are_accepted() -> Result<()> {
     .await
 }
 
-/// The first object of a file is stored; each of the others is a change of it.
+/// The first object of a file is stored, with its status if it has one; each of the others is a change of it.
 async fn check(server: &Server, file: &File) -> Result<()> {
     let (first, changes) = file.objects.split_first().context("it is empty")?;
     ensure!(!changes.is_empty(), "it has no change");
     accepted(first, server.apply(&paused(first), Effect::Stored).await?)?;
+    if first.get("status").is_some() {
+        accepted(first, server.apply_status(first).await?)?;
+    }
     for change in changes {
         let answer = server.apply(&paused(change), Effect::DryRun).await?;
         let spec = &change["spec"];

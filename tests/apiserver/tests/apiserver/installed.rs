@@ -53,8 +53,10 @@ async fn every_value_of_the_chart_has_its_effect_and_is_accepted_without_a_warni
     let pod = &deployment["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
     let variables = container["env"].as_array().into_iter().flatten();
-    let variables: Vec<&Value> =
-        variables.map(|variable| &variable["value"]).filter(|value| !value.is_null()).collect();
+    let is_setting = |variable: &&Value| {
+        variable["name"].as_str().is_some_and(|name| name.starts_with("OPENSTACK_OPERATOR_"))
+    };
+    let variables: Vec<&Value> = variables.filter(is_setting).map(|variable| &variable["value"]).collect();
     let found = json!([
         deployment["spec"]["replicas"],
         container["image"],

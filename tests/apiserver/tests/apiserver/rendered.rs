@@ -1,14 +1,13 @@
 //! The API server accepts every rendered object, and applying it again changes nothing.
 
 use std::collections::BTreeSet;
-use std::iter::once;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::future::join_all;
 use openstack_operator_apiserver::corpus::{File, files, samples};
 use openstack_operator_apiserver::definition::install;
-use openstack_operator_apiserver::render::{inert, plan};
+use openstack_operator_apiserver::render::{gadget, inert, plan};
 use openstack_operator_apiserver::server::{MANAGER, accepted, title};
 use openstack_operator_apiserver::{Effect, Server};
 use openstack_operator_model::kind::{CHILD_KINDS, DAEMON_SET, Kind};
@@ -38,16 +37,19 @@ async fn is_accepted(topic: &str, security: PodSecurity, is_selected: impl Fn(Ki
         let server = Server::new(sandbox);
         let mut problems = Vec::new();
         let mut rendered = BTreeSet::new();
+        let mut all = vec![("gadget".to_owned(), gadget(&server))];
         for file in sources()? {
-            for planned in plan(&server, &file.objects).await.with_context(|| file.name.clone())? {
-                for manifest in
-                    planned.owned_manifests().into_iter().filter(|manifest| is_selected(manifest.kind))
-                {
-                    rendered.insert(manifest.kind);
-                    let answer = server.apply(&manifest.body, Effect::DryRun).await?;
-                    let problem = accepted(&manifest.body, answer).err();
-                    problems.extend(problem.map(|problem| format!("{}: {problem:#}", file.name)));
-                }
+            let planned = plan(&server, &file.objects).await.with_context(|| file.name.clone())?;
+            all.extend(planned.into_iter().map(|planned| (file.name.clone(), planned)));
+        }
+        for (source, planned) in all {
+            for manifest in
+                planned.owned_manifests().into_iter().filter(|manifest| is_selected(manifest.kind))
+            {
+                rendered.insert(manifest.kind);
+                let answer = server.apply(&manifest.body, Effect::DryRun).await?;
+                let problem = accepted(&manifest.body, answer).err();
+                problems.extend(problem.map(|problem| format!("{source}: {problem:#}")));
             }
         }
         ensure!(problems.is_empty(), "{}", problems.join("\n"));
@@ -82,7 +84,8 @@ async fn the_api_server_warns_of_an_unrestricted_workload() -> Result<()> {
 #[tokio::test]
 async fn applying_again_changes_nothing() -> Result<()> {
     // All of them run to their end, so that all namespaces are deleted.
-    let outcomes = join_all(sources()?.into_iter().map(apply_again)).await;
+    let sources = sources()?.into_iter().map(Some).chain([None]);
+    let outcomes = join_all(sources.map(apply_again)).await;
     let stored: Vec<BTreeSet<String>> = outcomes.into_iter().collect::<Result<_>>()?;
     let stored: BTreeSet<String> = stored.into_iter().flatten().collect();
     for kind in CHILD_KINDS.iter().chain(&kinds()) {
@@ -95,16 +98,21 @@ fn sources() -> Result<Vec<File>> {
     Ok([files("accepted")?, samples()?].concat())
 }
 
-/// Applies all objects of a file twice, and returns their kinds.
-async fn apply_again(file: File) -> Result<BTreeSet<String>> {
+/// Applies all objects of a file, or of the test service, twice, and returns their kinds.
+async fn apply_again(file: Option<File>) -> Result<BTreeSet<String>> {
     let mut kinds = BTreeSet::new();
     // Node pods need privileges.
     with_namespace("again", PodSecurity::Privileged, async |sandbox| {
         install(&sandbox.client).await?;
         let server = Server::new(sandbox);
         let mut stored = BTreeSet::new();
-        for planned in plan(&server, &file.objects).await? {
-            for manifest in once(planned.object.clone()).chain(planned.manifests()) {
+        let all = match &file {
+            Some(file) => plan(&server, &file.objects).await?,
+            None => vec![gadget(&server)],
+        };
+        for planned in all {
+            let object = file.is_some().then(|| planned.object.clone());
+            for manifest in object.into_iter().chain(planned.manifests()) {
                 if stored.insert((manifest.kind, manifest.name.clone())) {
                     kinds.insert(manifest.kind.kind.to_owned());
                     check(&server, &inert(&manifest)).await?;
@@ -114,7 +122,7 @@ async fn apply_again(file: File) -> Result<BTreeSet<String>> {
         Ok(())
     })
     .await
-    .with_context(|| file.name.clone())?;
+    .with_context(|| file.map_or_else(|| "gadget".to_owned(), |file| file.name))?;
     Ok(kinds)
 }
 

@@ -31,6 +31,8 @@ use crate::suite::Suite;
 
 /// A cloud to run the proofs on, as NAMESPACE/NAME, instead of creating one.
 const EXISTING: &str = "E2E_CLOUD";
+/// Kinds of the services of that cloud, separated by commas.
+const KINDS: &str = "E2E_KINDS";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<ExitCode> {
@@ -67,7 +69,9 @@ async fn main() -> Result<ExitCode> {
 async fn prove(runner: &mut Runner, cloud: &str) -> Result<()> {
     let names = cloud.split_once('/');
     let (namespace, name) = names.with_context(|| format!("{EXISTING} is {cloud:?}, not NAMESPACE/NAME"))?;
-    run(runner, "existing", checks::of_existing_cloud()?, Removal::OfNamespaceOnly, |sandbox| {
+    let kinds = std::env::var(KINDS).with_context(|| format!("{KINDS} is not set"))?;
+    let kinds: Vec<&str> = kinds.split(',').collect();
+    run(runner, "existing", checks::of_existing_cloud(&kinds)?, Removal::OfNamespaceOnly, |sandbox| {
         Suite::new(Cloud::existing(sandbox, namespace, name))
     })
     .await;

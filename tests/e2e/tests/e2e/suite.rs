@@ -6,6 +6,8 @@ use anyhow::{Context, Result};
 use futures::FutureExt;
 use openstack_operator_e2e::proofs::proofs;
 use openstack_operator_e2e::runner::{Check, Stage};
+use openstack_operator_services::PARTS;
+use openstack_operator_services::cloud::AnyPart;
 use openstack_operator_smoke::Sandbox;
 use serde_json::json;
 
@@ -82,11 +84,15 @@ pub(crate) fn installation() -> Stage<Suite> {
     vec![Check::new(INSTALLED, |suite: &Suite| suite.operator.install(&suite.sandbox).boxed_local())]
 }
 
-/// The proofs of these services. Those that boot no instance run together: an instance that boots on a loaded machine may
+/// The proofs of these parts. Those that boot no instance run together: an instance that boots on a loaded machine may
 /// give up on its metadata.
-pub(crate) fn proof_stages(needed: &str, is_enabled: impl Fn(&str) -> bool) -> Result<Vec<Stage<Suite>>> {
+pub(crate) fn proof_stages(
+    needed: &str,
+    is_selected: impl Fn(&dyn AnyPart) -> bool,
+) -> Result<Vec<Stage<Suite>>> {
     let (mut light, mut stages) = (Vec::new(), Vec::new());
-    for proof in proofs()?.into_iter().filter(|proof| is_enabled(proof.service)) {
+    let part = |service: &str| PARTS.iter().copied().find(|part| part.field() == service);
+    for proof in proofs()?.into_iter().filter(|proof| part(proof.service).is_some_and(&is_selected)) {
         let service = proof.service;
         let check = Check::new(format!("{PROOF}{service}"), move |suite: &Suite| {
             suite.client.proves(service).boxed_local()

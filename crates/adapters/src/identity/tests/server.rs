@@ -108,6 +108,38 @@ impl Directory {
         }
         FakeResponse::new(200, json!({singular(collection): without_password(entry)}))
     }
+
+    fn role_assignments(&self, request: &Request) -> FakeResponse {
+        let end = format!("/roles/{}", request.field("role.id").unwrap_or_default());
+        let found: Vec<Value> = self
+            .assignments
+            .iter()
+            .filter(|path| path.ends_with(&end))
+            .map(|path| json!({"links": {"assignment": path}}))
+            .collect();
+        FakeResponse::new(200, json!({"role_assignments": found}))
+    }
+
+    /// Like Keystone, rejects the removal of an enabled domain, and removes everything in it.
+    fn remove_domain(&mut self, id: &str) -> FakeResponse {
+        match self.remove("domains", id) {
+            None => FakeResponse::empty(404),
+            Some(domain) if domain["enabled"] == true => {
+                self.entries.insert(("domains".to_owned(), id.to_owned()), domain);
+                FakeResponse::new(403, json!({"error": {"message": "The domain is not disabled."}}))
+            }
+            Some(_) => {
+                let users = self.list("users").filter(|user| user["domain_id"] == id);
+                let users: Vec<String> =
+                    users.filter_map(|user| user["id"].as_str().map(str::to_owned)).collect();
+                for user in users {
+                    self.remove("users", &user);
+                    self.assignments.retain(|path| !path.contains(&format!("/users/{user}/")));
+                }
+                FakeResponse::empty(204)
+            }
+        }
+    }
 }
 
 impl FakeService for Directory {
@@ -121,6 +153,7 @@ impl FakeService for Directory {
         }
         let method = request.method.clone();
         match segments[1..] {
+            ["role_assignments"] => self.role_assignments(request),
             [collection] if method == Method::GET => self.select(collection, request),
             ["users"] if self.rejects_users => {
                 let message = format!("{} is too short", request.body["user"]["password"]);
@@ -134,6 +167,7 @@ impl FakeService for Directory {
                 let entry = self.insert(collection, request.body[singular(collection)].clone());
                 FakeResponse::new(201, json!({singular(collection): without_password(&entry)}))
             }
+            ["domains", id] if method == Method::DELETE => self.remove_domain(id),
             [collection, id] if method == Method::DELETE => {
                 FakeResponse::empty(if self.remove(collection, id).is_some() { 204 } else { 404 })
             }

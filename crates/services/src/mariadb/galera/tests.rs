@@ -243,6 +243,18 @@ fn a_cut_off_writer_is_replaced_before_the_kubelet_notices() {
 }
 
 #[test]
+fn a_member_that_does_not_respond_is_asked_again_soon() {
+    let others = [running(1, synced(3)), running(2, synced(3))];
+    let poll = |first: Member| {
+        let members = [first, others[0].clone(), others[1].clone()];
+        directed(3, &members, &formed()).poll
+    };
+    assert_eq!(poll(running(0, synced(3))), Some(SERVING_POLL));
+    let silent = Member { ready: true, started: true, ..member(0, EMPTY) };
+    assert_eq!(poll(silent), Some(RECOVERY_POLL));
+}
+
+#[test]
 fn members_leave_one_at_a_time_and_never_the_writer() {
     let mut memory = formed();
     memory.insert(WRITER.to_owned(), "db-2".to_owned());
