@@ -67,7 +67,7 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<Ex
     versions.extend(run.versions.clone());
     let outcomes = run.outcomes();
     let skipped = match arguments.suite {
-        Suite::Smoke => table::skipped(&outcomes),
+        Suite::Smoke | Suite::Plugins => table::skipped(&outcomes),
         Suite::Full => table::skipped_by_reason(&outcomes),
     };
     let failed = table::failed(&outcomes, EXPLANATIONS);
@@ -249,7 +249,9 @@ mod tests {
     fn the_document_has_a_place_for_every_table() -> Result<()> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let document = Document::new(&root, DOCUMENT);
-        document.require_markers([Suite::Smoke, Suite::Full].into_iter().flat_map(Suite::parts))?;
+        document.require_markers(
+            [Suite::Smoke, Suite::Full, Suite::Plugins].into_iter().flat_map(Suite::parts),
+        )?;
         document.require_markers(["proofs"])
     }
 

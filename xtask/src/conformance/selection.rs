@@ -8,6 +8,23 @@ use serde_json::Value;
 const APIS: [(&str, &str); 4] =
     [("Keystone", "identity"), ("Glance", "image"), ("Neutron", "network"), ("Nova", "compute")];
 
+/// Tests of Tempest's plugins by the kind that serves the API: those that use the service, without the ones of its input
+/// validation and of optional back ends. Heat's test of wait conditions needs `curl` in the guest; the proof of Heat
+/// covers them.
+const PLUGINS: [(&str, &str); 2] = [
+    (
+        "Barbican",
+        r"barbican_tempest_plugin\.tests\.(api\.test_(containers|orders|secrets)|rbac\.v1\.test_secrets)",
+    ),
+    (
+        "Heat",
+        concat!(
+            r"heat_tempest_plugin\.tests\.(api|scenario\.test_base_resources|",
+            r"functional\.test_(software_config|stack_events))",
+        ),
+    ),
+];
+
 /// A suite of tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Suite {
@@ -15,6 +32,8 @@ pub(super) enum Suite {
     Smoke,
     /// All API tests of the cloud's services and all scenarios: several hours.
     Full,
+    /// Tests from the plugins of services that run on request: minutes per service.
+    Plugins,
 }
 
 impl Suite {
@@ -23,6 +42,7 @@ impl Suite {
         match self {
             Self::Smoke => ["versions", "counts", "skipped", "failed"],
             Self::Full => ["versions", "full counts", "full skipped", "full failed"],
+            Self::Plugins => ["versions", "plugin counts", "plugin skipped", "plugin failed"],
         }
     }
 
@@ -30,12 +50,17 @@ impl Suite {
     pub(super) fn tests(self, cloud: &Value) -> Result<String> {
         let services = cloud.pointer("/status/services").and_then(Value::as_array);
         let runs = |kind: &str| services.into_iter().flatten().any(|service| service["kind"] == kind);
-        let apis: Vec<&str> = APIS.iter().filter(|(kind, _)| runs(kind)).map(|(_, api)| *api).collect();
-        if apis.is_empty() {
-            bail!("the status of the cloud lists no service that Tempest tests");
+        let table: &[(&str, &str)] = if self == Self::Plugins { &PLUGINS } else { &APIS };
+        let tests: Vec<&str> = table.iter().filter(|(kind, _)| runs(kind)).map(|(_, tests)| *tests).collect();
+        if tests.is_empty() {
+            bail!("the status of the cloud lists no service that this suite tests");
         }
-        let marks = if self == Self::Smoke { r".*\[.*\bsmoke\b" } else { "" };
-        Ok(format!(r"^tempest\.(api\.({})|scenario)\.{marks}", apis.join("|")))
+        let tests = tests.join("|");
+        Ok(match self {
+            Self::Smoke => format!(r"^tempest\.(api\.({tests})|scenario)\..*\[.*\bsmoke\b"),
+            Self::Full => format!(r"^tempest\.(api\.({tests})|scenario)\."),
+            Self::Plugins => format!("^({tests})"),
+        })
     }
 }
 
@@ -61,6 +86,9 @@ mod tests {
             r"^tempest\.(api\.(identity|image)|scenario)\."
         );
         assert!(Suite::Full.tests(&cloud(&[])).is_err());
+        assert!(Suite::Plugins.tests(&whole).is_err());
+        let heat = Suite::Plugins.tests(&cloud(&["Keystone", "Heat"]))?;
+        assert!(heat.starts_with(r"^(heat_tempest_plugin\.") && !heat.contains(' '), "{heat}");
         Ok(())
     }
 }

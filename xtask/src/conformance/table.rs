@@ -7,12 +7,14 @@ use super::explanations::{Explanation, cause};
 use super::results::{Outcome, Verdict};
 
 /// Prefixes of the names of tests by service.
-const SERVICES: [(&str, &str); 5] = [
+const SERVICES: [(&str, &str); 7] = [
     ("identity", "tempest.api.identity."),
     ("image", "tempest.api.image."),
     ("network", "tempest.api.network."),
     ("compute", "tempest.api.compute."),
     ("scenarios", "tempest.scenario."),
+    ("key-manager", "barbican_tempest_plugin."),
+    ("orchestration", "heat_tempest_plugin."),
 ];
 /// Results that belong to no service: fixtures of classes.
 const OTHER: &str = "other";

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use futures::FutureExt;
+use openstack_operator_e2e::proofs::proofs;
 use openstack_operator_e2e::runner::{Check, Stage};
+use openstack_operator_services::PARTS;
 use openstack_operator_services::cloud::{AnyPart, Presence};
 use openstack_operator_services::fields_beyond_identity;
 use openstack_operator_smoke::power::power_cycle;
@@ -14,7 +16,8 @@ use serde_json::json;
 use crate::cloud::{CLOUD_START, Cloud, Extent, RECOVERY};
 use crate::suite::{INSTALLED, READY, Suite, installation, proof_stages};
 use crate::{
-    availability, changes, deletion, external, healing, instances, node_removal, operator, raft, rotation,
+    availability, changes, deletion, external, healing, instances, node_removal, operator, outage, raft,
+    rotation,
 };
 
 type Stages = Vec<Stage<Suite>>;
@@ -248,11 +251,18 @@ fn is_default(part: &dyn AnyPart) -> bool {
     part.presence() == Presence::ByDefault
 }
 
-/// The proofs alone, on a cloud that exists already and has services of these kinds.
+/// The proofs alone, on a cloud that exists already and has services of these kinds. The proofs of services that run on
+/// request also run after outages of what they depend on.
 pub(crate) fn of_existing_cloud(kinds: &[&str]) -> Result<Stages> {
-    let client = check!("a_client_logs_in", |suite| suite.client.start());
+    const LOGGED_IN: &str = "a_client_logs_in";
+    let client = check!(LOGGED_IN, |suite| suite.client.start());
     let mut stages = vec![vec![client]];
-    stages.extend(proof_stages("a_client_logs_in", |part| kinds.contains(&part.kind().kind))?);
+    let runs = |part: &dyn AnyPart| kinds.contains(&part.kind().kind);
+    stages.extend(proof_stages(LOGGED_IN, runs)?);
+    let proven: Vec<&str> = proofs()?.iter().map(|proof| proof.service).collect();
+    let on_request = PARTS.iter().filter(|part| runs(**part) && !is_default(**part)).map(|part| part.field());
+    let services: Vec<&'static str> = on_request.filter(|service| proven.contains(service)).collect();
+    stages.extend(outage::stages(LOGGED_IN, &services));
     Ok(stages)
 }
 

@@ -21,7 +21,8 @@ pub(crate) const CLOUD_START: Duration = Duration::from_mins(15);
 /// How long a cloud may take to recover from a lost pod or to roll out a change.
 pub(crate) const RECOVERY: Duration = Duration::from_mins(10);
 /// Labels of pods that do not belong to Jobs.
-const LASTING_PODS: &str = "app.kubernetes.io/managed-by=openstack-operator,!batch.kubernetes.io/job-name";
+pub(crate) const LASTING_PODS: &str =
+    "app.kubernetes.io/managed-by=openstack-operator,!batch.kubernetes.io/job-name";
 
 const MINIMAL: &str = include_str!("../../../../samples/minimal.yaml");
 const HIGHLY_AVAILABLE: &str = include_str!("../../../../samples/ha.yaml");

@@ -12,6 +12,7 @@ mod instances;
 mod node_removal;
 mod nodes;
 mod operator;
+mod outage;
 mod raft;
 mod rotation;
 mod snapshot;
