@@ -67,8 +67,8 @@ pub(crate) fn run(directories: &Directories, arguments: &Arguments) -> Result<Ex
     versions.extend(run.versions.clone());
     let outcomes = run.outcomes();
     let skipped = match arguments.suite {
-        Suite::Smoke | Suite::Plugins => table::skipped(&outcomes),
-        Suite::Full => table::skipped_by_reason(&outcomes),
+        Suite::Smoke => table::skipped(&outcomes),
+        Suite::Full | Suite::Plugins => table::skipped_by_reason(&outcomes),
     };
     let failed = table::failed(&outcomes, EXPLANATIONS);
     let tables = [table::versions(&versions), table::counts(&outcomes), skipped, failed];

@@ -12,12 +12,19 @@ pub(super) struct Explanation {
 }
 
 /// An explanation of a test that passes is an error too, so the list shrinks with the causes.
-pub(super) const EXPLANATIONS: &[Explanation] = &[Explanation {
-    tests: "tempest.api.identity.admin.v3.test_credentials.CredentialsTestJSON.\
+pub(super) const EXPLANATIONS: &[Explanation] = &[
+    Explanation {
+        tests: "tempest.api.identity.admin.v3.test_credentials.CredentialsTestJSON.\
                 test_credentials_create_get_update_delete",
-    cause: "Keystone 27.0.0 itself: its schema for updates of credentials rejects `project_id` and `type`, \
+        cause: "Keystone 27.0.0 itself: its schema for updates of credentials rejects `project_id` and `type`, \
                 which the API allows.",
-}];
+    },
+    Explanation {
+        tests: "heat_tempest_plugin.tests.functional.test_software_config.ParallelDeploymentsTest.\
+                test_deployments_metadata",
+        cause: "Debian's Heat 24.0.0 itself: it verifies signed signals without a login, which Keystone rejects.",
+    },
+];
 
 impl Explanation {
     fn covers(&self, name: &str) -> bool {
@@ -39,8 +46,14 @@ pub(super) fn complaints(explanations: &[Explanation], outcomes: &[Outcome], sui
         .collect();
     for explanation in explanations {
         let mut covered = outcomes.iter().filter(|outcome| explanation.covers(&outcome.name)).peekable();
-        // The smoke tests are a part of all tests.
-        if covered.peek().is_none() && suite == Suite::Full {
+        let is_core = explanation.tests.starts_with("tempest.");
+        let is_selected = match suite {
+            // The smoke tests are a part of all tests.
+            Suite::Smoke => false,
+            Suite::Full => is_core,
+            Suite::Plugins => !is_core,
+        };
+        if covered.peek().is_none() && is_selected {
             complaints.push(format!("{} has an explanation, but did not run", explanation.tests));
         }
         complaints.extend(
@@ -85,6 +98,8 @@ mod tests {
         );
         let not_run = ["tempest.a.A.test_a has an explanation, but did not run"];
         assert_eq!(complaints(&explanations, &[], Suite::Full), not_run);
-        assert_eq!(complaints(&explanations, &[], Suite::Smoke), Vec::<String>::new());
+        for suite in [Suite::Smoke, Suite::Plugins] {
+            assert_eq!(complaints(&explanations, &[], suite), Vec::<String>::new());
+        }
     }
 }
