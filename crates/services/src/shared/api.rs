@@ -88,7 +88,9 @@ pub(crate) fn routes(exposure: &Exposure, port: u16) -> Result<Vec<Route>, Inval
     match (&exposure.gateway_ref, &exposure.public_hostname) {
         (None, _) => Ok(Vec::new()),
         (Some(gateway), Some(hostname)) => {
-            Ok(vec![Route { hostname: hostname.clone(), gateway: gateway.clone(), suffix: None, port }])
+            let scheme = exposure.public_scheme.unwrap_or_default();
+            let (hostname, gateway) = (hostname.clone(), gateway.clone());
+            Ok(vec![Route { hostname, gateway, suffix: None, port, scheme }])
         }
         (Some(_), None) => Err(Invalid::new(
             "spec.publicHostname",
