@@ -173,6 +173,14 @@ pub fn read_extra_config<'de, D: Deserializer<'de>>(
     Ok(Files::deserialize(deserializer)?.into_iter().map(|(file, given)| (file, sections(given))).collect())
 }
 
+/// Reads options with number or string values.
+pub fn read_options<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    let options = BTreeMap::<String, Text>::deserialize(deserializer)?;
+    Ok(options.into_iter().map(|(option, value)| (option, value.0)).collect())
+}
+
 pub fn labels(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object", "maxProperties": 16,
@@ -195,6 +203,14 @@ pub fn extra_config(_: &mut SchemaGenerator) -> Schema {
                 "additionalProperties": { "x-kubernetes-int-or-string": true, "maxLength": 4096 }
             }
         }
+    })
+}
+
+/// Schema of options without files and sections.
+pub fn options(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object", "maxProperties": 128,
+        "additionalProperties": { "x-kubernetes-int-or-string": true, "maxLength": 16384 }
     })
 }
 

@@ -101,6 +101,22 @@ pub struct IdentitySettings {
     pub admin_secret_ref: Option<NameReference>,
 }
 
+/// Identity service of a service that has no user of its own: a Keystone object or an existing Keystone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "!has(self.clusterRef) || !has(self.authUrl)", "message": "clusterRef excludes authUrl: set clusterRef for a Keystone object, or authUrl for an existing Keystone" },
+]))]
+pub struct IdentityAddress {
+    /// Keystone object to use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_ref: Option<NameReference>,
+    /// URL of an existing Keystone with the version, e.g. `https://keystone.example.com:5000/v3`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512), regex(pattern = r"^https?://\S+/v3$"))]
+    pub auth_url: Option<String>,
+}
+
 /// Memcached servers that cache validated tokens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

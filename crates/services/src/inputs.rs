@@ -8,7 +8,7 @@ use openstack_operator_model::common::{
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::Needs;
 
-use crate::concern::{CacheSettings, DatabaseSettings, IdentitySettings, MessagingSettings};
+use crate::concern::{CacheSettings, DatabaseSettings, IdentityAddress, IdentitySettings, MessagingSettings};
 use crate::{keystone, mariadb, memcached, rabbitmq};
 
 pub(crate) mod rules;
@@ -51,6 +51,8 @@ pub enum Input<'a> {
     },
     Cache(&'a mut CacheSettings),
     Identity(&'a mut IdentitySettings),
+    /// Identity service, for a service without a user of its own.
+    IdentityAddress(&'a mut IdentityAddress),
     /// Another service.
     Service {
         field: &'static str,
@@ -179,6 +181,9 @@ fn add_need(needs: Needs, input: Input<'_>) -> Needs {
             needs.object(&cluster("cache"), memcached::KIND, settings.cluster_ref.as_ref())
         }
         Input::Identity(settings) => identity_needs(needs, settings),
+        Input::IdentityAddress(address) => {
+            needs.object(&cluster("keystone"), keystone::KIND, address.cluster_ref.as_ref())
+        }
         Input::Service { field, kind, link, reference } => {
             let reference = reference.as_ref();
             match link {

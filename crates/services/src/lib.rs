@@ -16,6 +16,7 @@ pub mod concern;
 pub mod control_plane;
 pub mod glance;
 pub mod heat;
+pub mod horizon;
 pub mod inputs;
 pub mod keystone;
 pub mod mariadb;
@@ -46,6 +47,7 @@ pub static PARTS: &[&dyn AnyPart] = &[
     &Entry::<Deployed<compute::Service>>::new(),
     &Entry::<Deployed<barbican::Service>>::new(),
     &Entry::<Deployed<heat::Service>>::new(),
+    &Entry::<Deployed<horizon::Service>>::new(),
 ];
 
 /// All services: the cloud, its parts, and the children of parts.

@@ -286,8 +286,7 @@ impl<'a, K> Program<'a, K> {
             suffix,
             controller: Controller::Deployment,
             replicas: self.replicas(settings),
-            // Time until clients stop sending requests, plus the longest request, plus reserve.
-            pod: Pod { grace_seconds: 75, ..pod },
+            pod: Pod { grace_seconds: api::GRACE_SECONDS, ..pod },
             services: vec![service],
             after: Vec::new(),
         };

@@ -1,9 +1,13 @@
 """Nova boots an instance that gets its metadata, shows its console, and leaves nothing behind when it is deleted."""
 
 # Also proves: compute
+import base64
 import contextlib
 import secrets
+import socket
+import ssl
 import time
+import urllib.parse
 import urllib.request
 
 import openstack
@@ -36,6 +40,38 @@ def check_services(cloud):
     wait_until("a hypervisor", lambda: list(cloud.compute.hypervisors()))
 
 
+def check_console(url):
+    """Loads the page, and connects like its script: by a WebSocket, whose origin Nova verifies."""
+    with urllib.request.urlopen(url, timeout=30) as page:
+        assert b"noVNC" in page.read(), url
+    address = urllib.parse.urlsplit(url)
+    [path] = urllib.parse.parse_qs(address.query)["path"]
+    is_secure = address.scheme == "https"
+    request = [
+        f"GET /{path} HTTP/1.1",
+        f"Host: {address.netloc}",
+        f"Origin: {address.scheme}://{address.netloc}",
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        f"Sec-WebSocket-Key: {base64.b64encode(secrets.token_bytes(16)).decode()}",
+        "Sec-WebSocket-Protocol: binary",
+    ]
+    port = address.port or (443 if is_secure else 80)
+    with contextlib.ExitStack() as opened:
+        connection = opened.enter_context(socket.create_connection((address.hostname, port), timeout=60))
+        if is_secure:
+            context = ssl.create_default_context()
+            connection = opened.enter_context(context.wrap_socket(connection, server_hostname=address.hostname))
+        connection.sendall("\r\n".join([*request, "", ""]).encode())
+        answer = b""
+        # The first message of the protocol of consoles.
+        while b"RFB 003." not in answer:
+            part = connection.recv(4096)
+            assert part, f"the console is closed: {answer!r}"
+            answer += part
+
+
 def main():
     cloud = openstack.connect()
     check_services(cloud)
@@ -62,9 +98,7 @@ def main():
             return all(mark in log for mark in BOOTED)
 
         wait_until(f"{BOOTED} on the console", has_booted)
-        console = cloud.compute.create_console(server.id, console_type="novnc")
-        with urllib.request.urlopen(console["url"], timeout=30) as page:
-            assert b"noVNC" in page.read(), console["url"]
+        check_console(cloud.compute.create_console(server.id, console_type="novnc")["url"])
     assert not list(cloud.network.ports(device_owner="compute:nova", device_id=server.id))
 
 

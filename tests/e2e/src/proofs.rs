@@ -17,6 +17,19 @@ pub struct Proof {
     pub program: String,
 }
 
+/// Image of the pod that runs most proofs.
+pub const CLIENT: &str = "client";
+/// Begins the line of a proof that runs in a pod of another image.
+const RUNS_IN: &str = "# Runs in: ";
+
+impl Proof {
+    /// Image of the pod that runs the program.
+    #[must_use]
+    pub fn image(&self) -> &str {
+        self.program.lines().find_map(|line| line.strip_prefix(RUNS_IN)).unwrap_or(CLIENT)
+    }
+}
+
 /// Every proof, in the order of the list of services.
 pub fn proofs() -> Result<Vec<Proof>> {
     let mut programs = read(Path::new(DIRECTORY))?;
@@ -78,6 +91,16 @@ mod tests {
             }
         }
         Ok(())
+    }
+
+    #[test]
+    fn a_proof_runs_in_the_image_that_it_names() {
+        let image = |program: &str| {
+            let proof = Proof { service: "nova", program: program.to_owned() };
+            proof.image().to_owned()
+        };
+        assert_eq!(image("\"\"\"Nova works.\"\"\"\n\n# Runs in: browser\n"), "browser");
+        assert_eq!(image("import openstack\n"), CLIENT);
     }
 
     #[test]

@@ -27,6 +27,8 @@ const SAMPLE: &str = "samples/extended.yaml";
 const KIND_LABEL: &str = "openstack.k8s.io/kind";
 /// Begins a line of a proof that names further services, which have no proof.
 const ALSO_PROVES: &str = "# Also proves: ";
+/// Begins the line of a proof that runs in a pod of another image than the client.
+const RUNS_IN: &str = "# Runs in: ";
 const HEADER: &str = "| service | proof | date | images | render |\n|---|---|---|---|---|\n";
 
 /// A service of the list that the operator generates.
@@ -77,6 +79,16 @@ pub(super) fn require_proof(directories: &Directories, service: &str) -> Result<
         return Ok(());
     }
     bail!("--service {service}: no such proof; {PROOFS} has {}", services.join(", "))
+}
+
+/// The images of the pods that run proofs, besides the client.
+pub(super) fn images(directories: &Directories) -> Result<Vec<String>> {
+    let mut images = Vec::new();
+    for service in proven_services(directories)? {
+        let program = read_proof(directories, &service)?;
+        images.extend(program.lines().filter_map(|line| line.strip_prefix(RUNS_IN)).map(ToOwned::to_owned));
+    }
+    Ok(images)
 }
 
 /// The cloud of `cargo xtask up`.
@@ -160,9 +172,7 @@ fn inputs(directories: &Directories, builder: &Builder) -> Result<BTreeMap<Strin
     let objects = render(directories, builder)?;
     let mut inputs = BTreeMap::new();
     for name in proven_services(directories)? {
-        let path = directories.checkout.join(PROOFS).join(format!("{name}.py"));
-        let program =
-            fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
+        let program = read_proof(directories, &name)?;
         let (mut images, mut kinds) = (Vec::new(), Vec::new());
         for field in subjects(&name, &program) {
             let service = services.iter().find(|service| service.field == field);
@@ -181,6 +191,11 @@ fn inputs(directories: &Directories, builder: &Builder) -> Result<BTreeMap<Strin
 fn subjects<'a>(name: &'a str, program: &'a str) -> impl Iterator<Item = &'a str> {
     let others = program.lines().filter_map(|line| line.strip_prefix(ALSO_PROVES));
     std::iter::once(name).chain(others.flat_map(|others| others.split(", ")))
+}
+
+fn read_proof(directories: &Directories, service: &str) -> Result<String> {
+    let path = directories.checkout.join(PROOFS).join(format!("{service}.py"));
+    fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))
 }
 
 fn proven_services(directories: &Directories) -> Result<Vec<String>> {

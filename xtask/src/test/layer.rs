@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::ValueEnum;
 
+use super::catalogue;
 use crate::cloud;
 use crate::directories::Directories;
 use crate::drill;
@@ -98,7 +99,11 @@ impl Layer {
     pub(super) fn images(self, directories: &Directories, builder: &Builder) -> Result<Vec<String>> {
         match self {
             Self::Smoke => builder.all_names(),
-            Self::EndToEnd | Self::Catalogue => cloud::images(directories, &cloud::samples(directories)?),
+            Self::EndToEnd => cloud::images(directories, &cloud::samples(directories)?),
+            Self::Catalogue => {
+                let images = cloud::images(directories, &cloud::samples(directories)?)?;
+                Ok(images.into_iter().chain(catalogue::images(directories)?).collect())
+            }
             Self::Drill => cloud::images(directories, &[drill::short_sample(directories)]),
             _ => Ok(Vec::new()),
         }

@@ -1,10 +1,13 @@
 //! Public access as HTTPRoutes of a Gateway.
 
 use gateway_api::httproutes::{
-    HttpRouteParentRefs, HttpRouteRules, HttpRouteRulesBackendRefs, HttpRouteSpec,
+    HttpRouteParentRefs, HttpRouteRules, HttpRouteRulesBackendRefs, HttpRouteRulesFilters,
+    HttpRouteRulesFiltersRequestHeaderModifier, HttpRouteRulesFiltersRequestHeaderModifierSet,
+    HttpRouteRulesFiltersType, HttpRouteSpec,
 };
 
 use super::{Lowering, Manifest, manifest, value};
+use crate::common::Scheme;
 use crate::kind::HTTP_ROUTE;
 use crate::plan::Route;
 
@@ -29,9 +32,26 @@ fn http_route(lowering: &Lowering<'_>, route: &Route) -> Manifest {
                 port: Some(i32::from(route.port)),
                 ..HttpRouteRulesBackendRefs::default()
             }]),
+            filters: Some(vec![forwarded_scheme(route.scheme)]),
             ..HttpRouteRules::default()
         }]),
     };
     let metadata = instance.metadata(&name, None);
     manifest(HTTP_ROUTE, &name, &metadata, [("spec", value(&spec))])
+}
+
+/// Filter that sets the header from which servers derive their public URLs.
+fn forwarded_scheme(scheme: Scheme) -> HttpRouteRulesFilters {
+    let header = HttpRouteRulesFiltersRequestHeaderModifierSet {
+        name: "X-Forwarded-Proto".to_owned(),
+        value: scheme.name().to_owned(),
+    };
+    HttpRouteRulesFilters {
+        r#type: HttpRouteRulesFiltersType::RequestHeaderModifier,
+        request_header_modifier: Some(HttpRouteRulesFiltersRequestHeaderModifier {
+            set: Some(vec![header]),
+            ..HttpRouteRulesFiltersRequestHeaderModifier::default()
+        }),
+        ..HttpRouteRulesFilters::default()
+    }
 }

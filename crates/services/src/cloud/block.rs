@@ -53,7 +53,7 @@ fn settled(input: &Input<'_>) -> Vec<String> {
         | Input::Topics { field, .. }
         | Input::Users(field) => vec![(*field).to_owned()],
         Input::Cache(_) => vec!["cache".to_owned()],
-        Input::Identity(_) => vec!["keystone".to_owned()],
+        Input::Identity(_) | Input::IdentityAddress(_) => vec!["keystone".to_owned()],
         Input::Service { field, .. } => below(field, &["clusterRef"]),
         Input::Scheduling { field, .. } => below(field, &SCHEDULING),
         Input::Component { field, .. } => {

@@ -26,7 +26,9 @@ pub(super) fn requirements(inputs: Vec<Input<'_>>) -> Vec<Requirement> {
         Input::Messaging { needed: Needed::Always, .. } => {
             Some(Requirement { kind: rabbitmq::KIND, instead: Some("messaging") })
         }
-        Input::Identity(_) => Some(Requirement { kind: keystone::KIND, instead: Some("identity") }),
+        Input::Identity(_) | Input::IdentityAddress(_) => {
+            Some(Requirement { kind: keystone::KIND, instead: Some("identity") })
+        }
         Input::Service { kind, link, .. } if link.needed() == Some(Needed::Always) => {
             Some(Requirement { kind, instead: None })
         }
@@ -41,7 +43,7 @@ pub(super) fn sources(inputs: Vec<Input<'_>>) -> Vec<Kind> {
         Input::Database { .. } => Some(mariadb::KIND),
         Input::Messaging { .. } => Some(rabbitmq::KIND),
         Input::Cache(_) => Some(memcached::KIND),
-        Input::Identity(_) => Some(keystone::KIND),
+        Input::Identity(_) | Input::IdentityAddress(_) => Some(keystone::KIND),
         Input::Service { kind, .. } => Some(kind),
         _ => None,
     };

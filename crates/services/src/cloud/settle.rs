@@ -5,7 +5,7 @@ use openstack_operator_model::kind::Kind;
 use openstack_operator_model::service::Invalid;
 
 use super::Cloud;
-use crate::concern::{CacheSettings, DatabaseSettings, IdentitySettings, MessagingSettings};
+use crate::concern::{CacheSettings, DatabaseSettings, IdentityAddress, IdentitySettings, MessagingSettings};
 use crate::control_plane::ComponentSettings;
 use crate::inputs::{Input, Link, Needed, Role, Scale};
 use crate::{keystone, mariadb, memcached, rabbitmq};
@@ -38,6 +38,7 @@ pub(super) fn settle(input: Input<'_>, cloud: &Cloud<'_>, block: &str) -> Result
         Input::Messaging { settings, needed, .. } => return settle_messaging(settings, needed, cloud),
         Input::Cache(settings) => settle_cache(settings, cloud),
         Input::Identity(settings) => return settle_identity(settings, cloud),
+        Input::IdentityAddress(address) => return settle_identity_address(address, cloud),
         Input::Service { kind, link, reference, .. } => return settle_service(kind, link, reference, cloud),
         Input::Scheduling { field, role, scheduling } => {
             return settle_scheduling(&path(block, field), role, scheduling, cloud);
@@ -94,11 +95,13 @@ fn settle_exposure(exposure: &mut Exposure, cloud: &Cloud<'_>, block: &str) {
 /// Handles an input from a part that the cloud does not have.
 fn left_out(kind: Kind, needed: Needed, alternative: &str) -> Result {
     match needed {
-        Needed::Always => {
-            Err(Unsettled::LeftOut(format!("it requires {}, which is disabled{alternative}", kind.kind)))
-        }
+        Needed::Always => Err(missing(kind, alternative)),
         Needed::When(_) => Ok(()),
     }
+}
+
+fn missing(kind: Kind, alternative: &str) -> Unsettled {
+    Unsettled::LeftOut(format!("it requires {}, which is disabled{alternative}", kind.kind))
 }
 
 fn settle_database(settings: &mut DatabaseSettings, needed: Needed, cloud: &Cloud<'_>) -> Result {
@@ -142,12 +145,23 @@ fn settle_identity(settings: &mut IdentitySettings, cloud: &Cloud<'_>) -> Result
         settings.region = Some(cloud.spec.region.clone());
         settings.admin_secret_ref = Some(existing.admin_secret_ref.clone());
     } else {
-        settings.cluster_ref = cloud.reference(keystone::KIND);
-        if settings.cluster_ref.is_none() {
-            return left_out(keystone::KIND, Needed::Always, ", or an existing one in spec.identity");
-        }
+        settings.cluster_ref = Some(identity_reference(cloud)?);
     }
     Ok(())
+}
+
+fn settle_identity_address(address: &mut IdentityAddress, cloud: &Cloud<'_>) -> Result {
+    if let Some(existing) = &cloud.spec.identity {
+        address.auth_url = Some(existing.auth_url.clone());
+    } else {
+        address.cluster_ref = Some(identity_reference(cloud)?);
+    }
+    Ok(())
+}
+
+fn identity_reference(cloud: &Cloud<'_>) -> std::result::Result<NameReference, Unsettled> {
+    let reason = || missing(keystone::KIND, ", or an existing one in spec.identity");
+    cloud.reference(keystone::KIND).ok_or_else(reason)
 }
 
 fn settle_service(

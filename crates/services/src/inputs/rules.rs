@@ -36,7 +36,7 @@ fn rule(input: &Input<'_>) -> Option<ValidationRule> {
             &["clusterRef", "hosts"],
             "name a RabbitMQ in clusterRef or existing servers in hosts",
         ),
-        Input::Identity(_) => required(
+        Input::Identity(_) | Input::IdentityAddress(_) => required(
             "keystone",
             Needed::Always,
             &["clusterRef", "authUrl"],

@@ -65,9 +65,10 @@ impl<K> Program<'_, K> {
         let Some((gateway, hostname)) = gateway_ref.clone().zip(hostname.cloned()) else {
             return Urls { public: internal.clone(), internal };
         };
-        let public = format!("{}://{hostname}", public_scheme.unwrap_or_default().name());
+        let scheme = public_scheme.unwrap_or_default();
+        let public = format!("{}://{hostname}", scheme.name());
         let suffix = Some(component.into());
-        self.plan.routes.push(Route { hostname, gateway, suffix, port: port.number });
+        self.plan.routes.push(Route { hostname, gateway, suffix, port: port.number, scheme });
         Urls { public, internal }
     }
 

@@ -19,11 +19,13 @@ pub(crate) struct Uwsgi {
     pub(crate) longest_request: u32,
     /// Maximum size of an upload chunk in bytes, if clients exceed uWSGI's default of 1 MiB.
     pub(crate) largest_chunk: Option<u32>,
+    /// Options that most APIs do not need.
+    pub(crate) options: &'static [(&'static str, &'static str)],
 }
 
 impl Uwsgi {
     pub(crate) fn new(module: Varying<&'static str>) -> Self {
-        Self { module, processes: 1, longest_request: 60, largest_chunk: None }
+        Self { module, processes: 1, longest_request: 60, largest_chunk: None, options: &[] }
     }
 }
 
@@ -55,10 +57,16 @@ pub(crate) fn uwsgi(uwsgi: &Uwsgi, runtime: Runtime, port: &Port, common: &Commo
     if let Some(bytes) = uwsgi.largest_chunk {
         document = document.set("uwsgi", "chunked-input-limit", bytes);
     }
+    for (option, value) in uwsgi.options {
+        document = document.set("uwsgi", option, value);
+    }
     let document = document.merge(common.extra_config.get("uwsgi.ini"));
     // Debian's uWSGI loads Python with this line, so it must come first.
     document.render().replacen("[uwsgi]\n", "[uwsgi]\nplugins = python3\n", 1)
 }
+
+/// Time until clients stop sending requests, plus the longest usual request, plus reserve.
+pub(crate) const GRACE_SECONDS: i64 = 75;
 
 /// Adds port, probes and stop delay of an HTTP server to a container.
 pub(crate) fn serving(mut container: Container, port: Port, health: &'static str) -> Container {
@@ -80,7 +88,9 @@ pub(crate) fn routes(exposure: &Exposure, port: u16) -> Result<Vec<Route>, Inval
     match (&exposure.gateway_ref, &exposure.public_hostname) {
         (None, _) => Ok(Vec::new()),
         (Some(gateway), Some(hostname)) => {
-            Ok(vec![Route { hostname: hostname.clone(), gateway: gateway.clone(), suffix: None, port }])
+            let scheme = exposure.public_scheme.unwrap_or_default();
+            let (hostname, gateway) = (hostname.clone(), gateway.clone());
+            Ok(vec![Route { hostname, gateway, suffix: None, port, scheme }])
         }
         (Some(_), None) => Err(Invalid::new(
             "spec.publicHostname",
@@ -107,12 +117,15 @@ pub(crate) fn policy(
     files: &mut BTreeMap<FileName, File>,
     exposure: &Exposure,
 ) -> Document {
-    if exposure.policy.is_empty() {
-        return document;
-    }
+    let Some(file) = policy_file(exposure) else { return document };
+    files.insert("policy.yaml".to_owned(), file);
+    document.set("oslo_policy", "policy_file", "policy.yaml")
+}
+
+/// Policy file with the rules of the user, if there are any.
+pub(crate) fn policy_file(exposure: &Exposure) -> Option<File> {
     // As JSON strings, which are valid YAML for any rule.
     let text = |text: &String| serde_json::Value::String(text.clone());
     let rules = exposure.policy.iter().map(|(rule, check)| format!("{}: {}\n", text(rule), text(check)));
-    files.insert("policy.yaml".to_owned(), File::Text(rules.collect()));
-    document.set("oslo_policy", "policy_file", "policy.yaml")
+    (!exposure.policy.is_empty()).then(|| File::Text(rules.collect()))
 }

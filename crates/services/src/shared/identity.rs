@@ -11,7 +11,7 @@ use openstack_operator_model::plan::{
 use openstack_operator_model::service::{Context, Invalid};
 use openstack_operator_model::status::{IdentityServer, LoginMethod};
 
-use crate::concern::IdentitySettings;
+use crate::concern::{IdentityAddress, IdentitySettings};
 use crate::keystone;
 
 /// Project of all service users.
@@ -60,10 +60,7 @@ pub(crate) fn identity<K>(
         let own_region = Some(server.region.clone());
         return Ok(Identity { provider, server, own_region });
     }
-    let Some(url) = &settings.auth_url else {
-        let reason = "is incomplete: name a Keystone in clusterRef or an existing one in authUrl";
-        return Err(Invalid::new("spec.keystone", reason));
-    };
+    let url = settings.auth_url.as_ref().ok_or_else(no_identity)?;
     let administrator = settings.admin_secret_ref.as_ref().map(|secret| secret.name.clone());
     Ok(Identity {
         provider: administrator.as_ref().map(|secret| Reference::new(SECRET, secret)),
@@ -77,6 +74,25 @@ pub(crate) fn identity<K>(
         },
         own_region: None,
     })
+}
+
+fn no_identity() -> Invalid {
+    Invalid::new(
+        "spec.keystone",
+        "is incomplete: name a Keystone in clusterRef or an existing one in authUrl",
+    )
+}
+
+/// Internal URL of the identity service.
+pub(crate) fn identity_url<K>(
+    context: &Context<'_, K>,
+    address: &IdentityAddress,
+) -> Result<String, Invalid> {
+    let Some(cluster) = &address.cluster_ref else {
+        return address.auth_url.clone().ok_or_else(no_identity);
+    };
+    let server = context.inputs.identity(keystone::KIND, &cluster.name, "spec.keystone.clusterRef.name")?;
+    Ok(server.internal_url.clone())
 }
 
 /// Adds the service user and its catalog entries to the plan, if the operator creates them.

@@ -6,8 +6,8 @@ use openstack_operator_model::need::Needs;
 use openstack_operator_services::cloud::{AnyPart, Part};
 use openstack_operator_services::inputs::{Input, Inputs, Link};
 use openstack_operator_services::{
-    PARTS, barbican, compute, glance, heat, keystone, mariadb, memcached, neutron, nova, ovn, placement,
-    rabbitmq,
+    PARTS, barbican, compute, glance, heat, horizon, keystone, mariadb, memcached, neutron, nova, ovn,
+    placement, rabbitmq,
 };
 use serde_json::Value;
 
@@ -41,6 +41,7 @@ fn fill(inputs: Vec<Input<'_>>) -> Vec<Expected> {
             Input::Messaging { settings, .. } => (rabbitmq::KIND, &mut settings.cluster_ref, None),
             Input::Cache(settings) => (memcached::KIND, &mut settings.cluster_ref, None),
             Input::Identity(settings) => (keystone::KIND, &mut settings.cluster_ref, None),
+            Input::IdentityAddress(address) => (keystone::KIND, &mut address.cluster_ref, None),
             Input::Service { kind, link, reference, .. } => (kind, reference, Some(link)),
             _ => continue,
         };
@@ -71,6 +72,7 @@ fn settled(input: &Input<'_>) -> Vec<String> {
         Input::Messaging { field, .. } => below(field, &["clusterRef", "hosts", "secretRef", "virtualHost"]),
         Input::Cache(_) => below("cache", &["clusterRef", "servers"]),
         Input::Identity(_) => below("keystone", &["clusterRef", "authUrl", "adminSecretRef"]),
+        Input::IdentityAddress(_) => below("keystone", &["clusterRef", "authUrl"]),
         Input::Service { field, .. } => below(field, &["clusterRef"]),
         Input::Scheduling { field, .. } => {
             below(field, &["nodeSelector", "tolerations", "topologySpread", "priorityClassName"])
@@ -135,6 +137,7 @@ fn needs_and_blocks_agree_with_inputs() {
         check::<compute::Service>(),
         check::<barbican::Service>(),
         check::<heat::Service>(),
+        check::<horizon::Service>(),
     ];
     assert_eq!(checked.len(), PARTS.len(), "a part is not checked");
     assert!(checked.iter().sum::<usize>() > 20, "{checked:?}");

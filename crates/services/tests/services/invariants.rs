@@ -7,7 +7,7 @@ use openstack_operator_services::{ALL, PARTS, fields_beyond_identity};
 
 /// Planned services. Their names must not appear in other crates either. Watcher is excluded, because Kubernetes
 /// clients use the word.
-const PLANNED: [&str; 24] = [
+const PLANNED: [&str; 23] = [
     "aodh",
     "blazar",
     "ceilometer",
@@ -17,7 +17,6 @@ const PLANNED: [&str; 24] = [
     "cyborg",
     "designate",
     "gnocchi",
-    "horizon",
     "ironic",
     "magnum",
     "manila",

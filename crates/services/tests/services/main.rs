@@ -10,6 +10,7 @@ mod fixture;
 mod galera_scripts;
 mod golden;
 mod heat;
+mod horizon;
 mod identity;
 mod invariants;
 mod laws;

@@ -1,24 +1,33 @@
 //! A user of the cloud: a pod with the command-line client and the clouds.yaml that the operator writes.
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{
     ConfigMap, ConfigMapVolumeSource, EnvVar, ImageVolumeSource, Volume, VolumeMount,
 };
-use openstack_operator_e2e::proofs::proofs;
-use openstack_operator_smoke::Sandbox;
+use openstack_operator_e2e::proofs::{CLIENT, Proof, proofs};
 use openstack_operator_smoke::pod::{at_home, container, metadata};
+use openstack_operator_smoke::{Sandbox, notice};
 use serde_json::Value;
 
 use crate::cloud::Cloud;
 use crate::operator::Operator;
 
-const POD: &str = "client";
 /// Volume with the disk of a guest.
 const GUEST: &str = "guest";
 /// Volume with the proofs.
 const PROOFS: &str = "proofs";
+/// Prints the files that a proof leaves, e.g. screenshots, as JSON.
+const RESULTS: &str = r#"
+import base64, json, pathlib
+files = pathlib.Path("/tmp/results").glob("*")
+print(json.dumps({file.name: base64.b64encode(file.read_bytes()).decode() for file in files}))
+"#;
 
 #[derive(Clone)]
 pub(crate) struct Client {
@@ -34,11 +43,16 @@ impl Client {
 
     /// Starts the pod and logs in.
     pub(crate) async fn start(&self) -> Result<()> {
-        let sandbox = &self.sandbox;
         let programs = proofs()?.into_iter().map(|proof| (format!("{}.py", proof.service), proof.program));
         let data = Some(programs.collect());
-        sandbox.create(&ConfigMap { metadata: metadata(PROOFS), data, ..ConfigMap::default() }).await?;
-        let mut main = container(POD, sandbox.image("client")?, &["sleep", "infinity"]);
+        self.sandbox.create(&ConfigMap { metadata: metadata(PROOFS), data, ..ConfigMap::default() }).await?;
+        self.start_pod(CLIENT).await
+    }
+
+    /// Starts a pod with this image and its name, and logs in.
+    async fn start_pod(&self, image: &str) -> Result<()> {
+        let sandbox = &self.sandbox;
+        let mut main = container(image, sandbox.image(image)?, &["sleep", "infinity"]);
         let mount = |name: &str| VolumeMount {
             name: name.to_owned(),
             mount_path: format!("/{name}"),
@@ -62,21 +76,25 @@ impl Client {
             Volume { name: GUEST.to_owned(), image: Some(guest), ..Volume::default() },
             Volume { name: PROOFS.to_owned(), config_map: Some(programs), ..Volume::default() },
         ]);
-        sandbox.start(POD, spec).await?;
-        self.log_in().await
+        sandbox.start(image, spec).await?;
+        self.log_in_pod(image).await
     }
 
     /// Fetches the administrator's current password.
     pub(crate) async fn log_in(&self) -> Result<()> {
+        self.log_in_pod(CLIENT).await
+    }
+
+    async fn log_in_pod(&self, pod: &str) -> Result<()> {
         let Cloud { name, namespace, .. } = &self.cloud;
         let arguments = ["login", name, "--namespace", namespace, "--output", "-", "--cloud", name];
         let clouds = self.operator.succeeds(&arguments).await?;
         let script = format!("cat >/tmp/clouds.yaml <<'END'\n{clouds}\nEND\n");
-        self.shell(&script).await.map(drop)
+        self.sandbox.shell(pod, pod, &script).await.map(drop)
     }
 
     pub(crate) async fn shell(&self, script: &str) -> Result<String> {
-        self.sandbox.shell(POD, POD, script).await
+        self.sandbox.shell(CLIENT, CLIENT, script).await
     }
 
     /// Runs a Python program with these arguments and returns its output.
@@ -98,9 +116,29 @@ impl Client {
         serde_json::from_str(&text).with_context(|| format!("openstack {command} printed {text}"))
     }
 
-    /// Runs a service's proof.
-    pub(crate) async fn proves(&self, service: &str) -> Result<()> {
-        let program = format!("python3 /{PROOFS}/{service}.py");
-        self.shell(&program).await.with_context(|| format!("the proof of {service} failed")).map(drop)
+    /// Runs a service's proof, and keeps the files that it leaves.
+    pub(crate) async fn proves(&self, proof: &Proof) -> Result<()> {
+        let (service, pod) = (proof.service, proof.image());
+        if pod != CLIENT {
+            self.start_pod(pod).await?;
+        }
+        let outcome = self.sandbox.shell(pod, pod, &format!("python3 /{PROOFS}/{service}.py")).await;
+        if pod != CLIENT {
+            self.keep_results(pod, service).await?;
+        }
+        outcome.with_context(|| format!("the proof of {service} failed")).map(drop)
+    }
+
+    async fn keep_results(&self, pod: &str, service: &str) -> Result<()> {
+        let answer = self.sandbox.shell(pod, pod, &format!("python3 - <<'END'\n{RESULTS}\nEND\n")).await?;
+        let files: BTreeMap<String, ByteString> = serde_json::from_str(&answer)?;
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("results").join(service);
+        let failure = || format!("failed to write to {}", directory.display());
+        fs::create_dir_all(&directory).with_context(failure)?;
+        for (name, ByteString(content)) in &files {
+            fs::write(directory.join(name), content).with_context(failure)?;
+        }
+        notice(&format!("the proof of {service} left {} files in {}", files.len(), directory.display()));
+        Ok(())
     }
 }
