@@ -38,8 +38,6 @@ const PROJECT: Project = Project {
     scratch: &[],
     amounts: Amounts { cpu: "20m", memory: "192Mi", memory_limit: "512Mi" },
 };
-/// Roles of users, besides `admin`, `member` and `reader`.
-const ROLES: [&str; 4] = ["creator", "observer", "audit", "key-manager:service-admin"];
 /// Topic of Keystone's notifications for the listener.
 const TOPIC: &str = "barbican_notifications";
 const REWRAP: &str = "rewrap.sh";
@@ -72,8 +70,7 @@ impl Part for Service {
         let bus = barbican.messaging(&template.messaging)?;
         let cache = shared::cache_servers(context, &template.cache)?;
         let registration = barbican.registration("key-manager", "OpenStack Key Manager", "");
-        let account = barbican.register(&template.keystone, &[registration], &[], &cache)?;
-        barbican.roles(&account, &ROLES);
+        barbican.register(&template.keystone, &[registration], &[], &cache)?;
         let keys = key_encryption_keys(context)?;
         barbican.secret_options.set_keys("simple_crypto_plugin", "kek", &keys.name);
         configure(&mut barbican);
@@ -117,6 +114,9 @@ fn configure(barbican: &mut Program<'_, Barbican>) {
     barbican.set("DEFAULT", "db_auto_create", false);
     barbican.set("secretstore", "enabled_secretstore_plugins", "store_crypto");
     barbican.set("crypto", "enabled_crypto_plugins", "simple_crypto");
+    // Otherwise only roles of Barbican itself may store secrets, and not the members of a project.
+    barbican.set("oslo_policy", "enforce_new_defaults", true);
+    barbican.set("oslo_policy", "enforce_scope", true);
     barbican.set("queue", "enable", true);
     barbican.set("keystone_notifications", "enable", true);
     barbican.set("keystone_notifications", "topic", TOPIC);

@@ -104,7 +104,7 @@ def main():
         password = secrets.token_hex(16)
         user = cloud.identity.create_user(name=NAME, password=password, domain_id="default")
         cleanup.callback(cloud.identity.delete_user, user)
-        role = cloud.identity.find_role("creator", ignore_missing=False)
+        role = cloud.identity.find_role("member", ignore_missing=False)
         cloud.identity.assign_project_role_to_user(project, user, role)
         keys = KeyManager(connect(cloud, password, project))
         payload = secrets.token_hex(32)

@@ -75,7 +75,7 @@ impl Inputs for HorizonTemplate {
 /// Theme of all pages.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(extend("x-kubernetes-validations" = [
-    { "rule": "has(self.path) != (self.name in ['default', 'material'])", "message": "theme.name is default or material without theme.path, or the name of your own theme with theme.path, its directory in the pods" },
+    { "rule": "has(self.path) != (!has(self.name) || self.name in ['default', 'material'])", "message": "theme.name is default or material without theme.path, or the name of your own theme with theme.path, its directory in the pods" },
 ]))]
 pub struct Theme {
     /// `default`, `material`, or the name of your own theme.

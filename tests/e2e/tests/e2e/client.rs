@@ -8,9 +8,11 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, ConfigMapVolumeSource, EnvVar, ImageVolumeSource, Volume, VolumeMount,
+    ConfigMap, ConfigMapVolumeSource, EnvVar, ImageVolumeSource, Pod, Volume, VolumeMount,
 };
-use openstack_operator_e2e::proofs::{CLIENT, Proof, proofs};
+use kube::api::DeleteParams;
+use kube::runtime::wait::delete::delete_and_finalize;
+use openstack_operator_e2e::proofs::{CLIENT, proofs};
 use openstack_operator_smoke::pod::{at_home, container, metadata};
 use openstack_operator_smoke::{Sandbox, notice};
 use serde_json::Value;
@@ -117,14 +119,18 @@ impl Client {
     }
 
     /// Runs a service's proof, and keeps the files that it leaves.
-    pub(crate) async fn proves(&self, proof: &Proof) -> Result<()> {
-        let (service, pod) = (proof.service, proof.image());
+    pub(crate) async fn proves(&self, service: &str) -> Result<()> {
+        let proof = proofs()?.into_iter().find(|proof| proof.service == service);
+        let proof = proof.with_context(|| format!("{service} has no proof"))?;
+        let pod = proof.image();
         if pod != CLIENT {
             self.start_pod(pod).await?;
         }
         let outcome = self.sandbox.shell(pod, pod, &format!("python3 /{PROOFS}/{service}.py")).await;
         if pod != CLIENT {
             self.keep_results(pod, service).await?;
+            let now = DeleteParams::default().grace_period(0);
+            delete_and_finalize(self.sandbox.api::<Pod>(), pod, &now).await?;
         }
         outcome.with_context(|| format!("the proof of {service} failed")).map(drop)
     }
