@@ -53,7 +53,7 @@ fn a_bad_value_is_reported_with_a_remedy() -> Result<()> {
         ),
         (
             &["test", "--only", "catalogue", "--service", "swift"],
-            "--service swift: no such proof; tests/e2e/proofs has barbican, glance, heat, keystone",
+            "--service swift: no such proof; tests/e2e/proofs has barbican, glance, heat, horizon, keystone",
         ),
         (&["test", "--only", "unit", "--write"], "--service and --write need --only catalogue"),
         (&["drill", "--fault", "earthquake"], "no fault \"earthquake\": cargo xtask drill --list shows all"),
