@@ -10,7 +10,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{
     ConfigMap, ConfigMapVolumeSource, EnvVar, ImageVolumeSource, Volume, VolumeMount,
 };
-use openstack_operator_e2e::proofs::{CLIENT, Proof, proofs};
+use openstack_operator_e2e::proofs::{CLIENT, proofs};
 use openstack_operator_smoke::pod::{at_home, container, metadata};
 use openstack_operator_smoke::{Sandbox, notice};
 use serde_json::Value;
@@ -117,8 +117,10 @@ impl Client {
     }
 
     /// Runs a service's proof, and keeps the files that it leaves.
-    pub(crate) async fn proves(&self, proof: &Proof) -> Result<()> {
-        let (service, pod) = (proof.service, proof.image());
+    pub(crate) async fn proves(&self, service: &str) -> Result<()> {
+        let proof = proofs()?.into_iter().find(|proof| proof.service == service);
+        let proof = proof.with_context(|| format!("{service} has no proof"))?;
+        let pod = proof.image();
         if pod != CLIENT {
             self.start_pod(pod).await?;
         }

@@ -93,13 +93,12 @@ pub(crate) fn proof_stages(
     let (mut light, mut stages) = (Vec::new(), Vec::new());
     let part = |service: &str| PARTS.iter().copied().find(|part| part.field() == service);
     for proof in proofs()?.into_iter().filter(|proof| part(proof.service).is_some_and(&is_selected)) {
-        let boots = proof.program.contains("/guest/");
-        let check = Check::new(format!("{PROOF}{}", proof.service), move |suite: &Suite| {
-            let (client, proof) = (suite.client.clone(), proof.clone());
-            async move { client.proves(&proof).await }.boxed_local()
+        let service = proof.service;
+        let check = Check::new(format!("{PROOF}{service}"), move |suite: &Suite| {
+            suite.client.proves(service).boxed_local()
         });
         let check = check.after(needed);
-        if boots { stages.push(vec![check]) } else { light.push(check) }
+        if proof.program.contains("/guest/") { stages.push(vec![check]) } else { light.push(check) }
     }
     stages.insert(0, light);
     Ok(stages)
