@@ -93,7 +93,7 @@ pub struct Route {
     /// Suffix of the names of the route and its Service. The main Service of the instance has none.
     pub suffix: Option<NamePart>,
     pub port: u16,
-    /// Scheme of public URLs. Gateways behind a proxy, and some for WebSockets, would tell servers another one.
+    /// Scheme of public URLs. Some gateways would pass another one to servers, e.g. for consoles or behind a proxy.
     pub scheme: Scheme,
 }
 
