@@ -108,7 +108,7 @@ impl Engine {
         self.with_pod_problem(planned.key, progress).await
     }
 
-    /// Why a task must not start yet: an object that it waits for is not Ready. A task that has started goes on.
+    /// Why a task must not start yet: an object that it waits for is not Ready. A task that has started continues.
     async fn task_blocker(&self, planned: &Planned<'_>, manifest: &Manifest) -> PortResult<Option<Progress>> {
         let after = manifest.task(planned.plan).map_or(&[][..], |task| task.after.as_slice());
         let Some(Reference { kind, name }) =
