@@ -7,6 +7,7 @@ use openstack_operator_model::kind::{CHILD_KINDS, Kind, NODE, POD, STORAGE_CLASS
 use serde_json::{Value, json};
 
 use crate::agents::FakeAgents;
+use crate::block_storage::FakeBlockStorage;
 use crate::bus::FakeBus;
 use crate::cluster::FakeCluster;
 use crate::environment::FakeEnvironment;
@@ -27,6 +28,7 @@ pub struct World {
     pub bus: Arc<FakeBus>,
     pub identity: Arc<FakeIdentity>,
     pub agents: Arc<FakeAgents>,
+    pub block_storage: Arc<FakeBlockStorage>,
     kinds: Vec<Kind>,
 }
 
@@ -41,6 +43,7 @@ impl World {
             bus: Arc::new(FakeBus::new(script.clone())),
             identity: Arc::new(FakeIdentity::new(script.clone())),
             agents: Arc::new(FakeAgents::new(script.clone())),
+            block_storage: Arc::new(FakeBlockStorage::new(script.clone())),
             kinds: CHILD_KINDS
                 .iter()
                 .chain([&POD, &NODE, &STORAGE_CLASS])
@@ -63,6 +66,7 @@ impl World {
             bus: Arc::new(self.bus.fork(script.clone())),
             identity: Arc::new(self.identity.fork(script.clone())),
             agents: Arc::new(self.agents.fork(script.clone())),
+            block_storage: Arc::new(self.block_storage.fork(script.clone())),
             kinds: self.kinds.clone(),
             script,
             environment,
@@ -76,6 +80,7 @@ impl World {
             bus: self.bus.clone(),
             identity: self.identity.clone(),
             agents: self.agents.clone(),
+            block_storage: self.block_storage.clone(),
             environment: self.environment.clone(),
         }
     }
@@ -145,6 +150,7 @@ impl World {
             ("bus", json!(self.bus.states())),
             ("identity", json!(self.identity.states())),
             ("agents", json!(self.agents.states())),
+            ("block storage", json!(self.block_storage.states())),
         ];
         let generated = self.environment.generated();
         self.cluster.with_store(|store| fingerprint(store, &generated, &servers))

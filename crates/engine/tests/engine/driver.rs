@@ -26,7 +26,9 @@ static SERVICES: LazyLock<Vec<&'static dyn AnyService>> = LazyLock::new(|| {
 });
 
 pub(crate) fn world() -> World {
-    World::new(&SERVICES.iter().map(|service| service.kind()).collect::<Vec<_>>())
+    let own = SERVICES.iter().map(|service| service.kind());
+    let foreign = SERVICES.iter().flat_map(|service| service.foreign_kinds()).map(|foreign| foreign.kind);
+    World::new(&own.chain(foreign).collect::<Vec<_>>())
 }
 
 /// A freshly started operator.

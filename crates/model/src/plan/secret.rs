@@ -62,8 +62,10 @@ pub enum Entry {
     Password {
         length: usize,
     },
-    /// Generated once, of random bytes.
+    /// Generated once: these bytes, followed by random ones.
     Bytes {
+        prefix: &'static [u8],
+        /// Number of random bytes.
         length: usize,
         encoding: Encoding,
     },
@@ -84,7 +86,7 @@ impl Entry {
     }
 }
 
-/// Form of random bytes in a Secret, with padding.
+/// Form of bytes in a Secret, with padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     Base64,

@@ -9,6 +9,7 @@ mod deletion;
 mod external;
 mod healing;
 mod instances;
+mod key_value;
 mod node_removal;
 mod nodes;
 mod operator;
