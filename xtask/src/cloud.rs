@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
-use crate::ceph::{self, Ceph};
 use crate::cluster::existing::{self, Existing};
 use crate::cluster::{self, settings::Settings};
 use crate::command::{Log, output, show};
@@ -120,29 +119,23 @@ pub(crate) fn up(directories: &Directories, arguments: &UpArguments) -> Result<(
         bail!("--context selects an existing cluster: omit --nodes and the address options");
     }
     let sample = find_sample(directories, arguments.sample.as_deref())?;
-    let uses_ceph = services::uses_ceph(&sample)?;
     let builder = Builder::new(directories);
     let lock = directories.lock()?;
     process::end_leftovers(directories)?;
-    let (target, origin, ceph) = if let Some((context, registry)) = existing {
+    let (target, origin) = if let Some((context, registry)) = existing {
         let target = Target::existing(directories, context)?;
         require_no_other_operator(&target.kubectl, context)?;
         build_program(directories, &builder)?;
-        // The user's Ceph is the one that the user's Secret names.
-        (target, Origin::Prefix(registry), None)
+        (target, Origin::Prefix(registry))
     } else {
         let settings = cluster::prepare(directories, &arguments.cluster)?;
         let mut graph = Graph::default();
         add_cluster(&mut graph, directories, &settings, &builder, slice::from_ref(&sample))?;
-        if uses_ceph {
-            builder.add_steps(&mut graph, &[ceph::IMAGE])?;
-        }
         graph.run(directories, &Progress::new())?;
-        let ceph = uses_ceph.then(|| Ceph::plan(directories, &settings, &builder, &ceph::Request::default()));
-        (Target::local(directories)?, Origin::local(&builder, &settings), ceph.transpose()?)
+        (Target::local(directories)?, Origin::local(&builder, &settings))
     };
     let program = builder.program("operator")?;
-    let applied = install(directories, &target, &program, &origin, ceph.as_ref(), &sample)?;
+    let applied = install(directories, &target, &program, &origin, &sample)?;
     // This run only watches from here on: another may power nodes off and on, or remove the cluster.
     drop(lock);
     watch(&target, &program, &arguments.timeout)?;
@@ -189,13 +182,12 @@ fn build_program(directories: &Directories, builder: &Builder) -> Result<()> {
     graph.run(directories, &Progress::new())
 }
 
-/// Installs the operator, creates Ceph if the cloud uses it, applies the control plane, and returns the time of the latter.
+/// Installs the operator, applies the control plane, and returns the time of the latter.
 fn install(
     directories: &Directories,
     target: &Target,
     program: &Path,
     origin: &Origin<'_>,
-    ceph: Option<&Ceph>,
     sample: &Path,
 ) -> Result<Instant> {
     let applied = OnceLock::new();
@@ -203,9 +195,7 @@ fn install(
     graph.add("operator", Weight::Light, &[], |log| {
         install_operator(target, program, &origin.reference("operator")?, &origin.prefix(), log)
     });
-    let needs: Vec<&str> =
-        std::iter::once("operator").chain(ceph.map(|ceph| ceph.add_steps(&mut graph))).collect();
-    graph.add("cloud", Weight::Light, &needs, |log| {
+    graph.add("cloud", Weight::Light, &["operator"], |log| {
         ensure_namespace(target, log)?;
         applied.get_or_init(Instant::now);
         target.kubectl.apply(Some(NAMESPACE), sample, log)?;
@@ -229,7 +219,7 @@ fn install_operator(
     fs::write(&path, manifests).with_context(|| format!("failed to write {}", path.display()))?;
     target.kubectl.apply(None, &path, log)?;
     target.kubectl.wait_for("Established", None, &[&format!("crd/{KIND}")], log)?;
-    target.kubectl.wait_for_rollout(OPERATOR, &format!("deployment/{OPERATOR}"), log).with_context(|| {
+    target.kubectl.wait_for_rollout(OPERATOR, OPERATOR, log).with_context(|| {
         format!("the operator does not start; see kubectl --namespace {OPERATOR} describe pods")
     })?;
     Ok(image.to_owned())

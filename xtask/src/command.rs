@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -125,28 +125,6 @@ pub(crate) fn last_lines(text: &str) -> String {
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let shown = show(command);
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("failed to start {shown}"))?;
-    text(&shown, output)
-}
-
-/// Like `output`, with a text as standard input, which appears in no error.
-pub(crate) fn feed(command: &mut Command, input: &str) -> Result<String> {
-    let shown = show(command);
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("failed to start {shown}"))?;
-    // The input ends when its writer is dropped. A command that fails early does not read it.
-    let written = child.stdin.take().map_or(Ok(()), |mut writer| writer.write_all(input.as_bytes()));
-    let output = child.wait_with_output().with_context(|| format!("failed to wait for {shown}"))?;
-    let text = text(&shown, output)?;
-    written.with_context(|| format!("failed to write to {shown}"))?;
-    Ok(text)
-}
-
-/// The standard output of a command that succeeded.
-fn text(shown: &str, output: Output) -> Result<String> {
     if !output.status.success() {
         let error = String::from_utf8_lossy(&output.stderr);
         bail!("{shown}: {}\n{}", output.status, last_lines(&error));
@@ -202,16 +180,6 @@ mod tests {
         std::fs::remove_dir_all(&directory)?;
         let text = failure.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(text.contains("the cause") && text.contains("a-step.log"), "{text}");
-        Ok(())
-    }
-
-    #[test]
-    fn a_command_reads_its_input_and_no_error_contains_it() -> Result<()> {
-        assert_eq!(feed(&mut Command::new("cat"), "input")?, "input");
-        let failure =
-            feed(Command::new("sh").args(["-c", "cat > /dev/null; echo cause >&2; exit 3"]), "input");
-        let text = failure.err().map(|error| format!("{error:#}")).unwrap_or_default();
-        assert!(text.contains("cause") && !text.contains("input"), "{text}");
         Ok(())
     }
 

@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
-use serde_json::Value;
 
 use crate::cluster;
-use crate::command::{Log, feed};
+use crate::command::Log;
 use crate::directories::Directories;
 use crate::golang::Program;
 
@@ -72,16 +71,10 @@ impl Kubectl {
         log.run(command.arg(file))
     }
 
-    /// Applies an object whose values must appear in no file and no log.
-    pub(crate) fn apply_secret(&self, object: &Value) -> Result<()> {
-        let mut command = self.command();
-        command.args(["apply", "--server-side", "--force-conflicts", "--field-manager=xtask", "-f", "-"]);
-        feed(&mut command, &object.to_string()).map(|_| ())
-    }
-
-    /// Waits until the rollout of a workload, KIND/NAME, is complete.
-    pub(crate) fn wait_for_rollout(&self, namespace: &str, workload: &str, log: &Log) -> Result<()> {
-        let arguments = ["--namespace", namespace, "rollout", "status", workload, TIMEOUT];
+    /// Waits until the rollout of a Deployment is complete.
+    pub(crate) fn wait_for_rollout(&self, namespace: &str, deployment: &str, log: &Log) -> Result<()> {
+        let deployment = format!("deployment/{deployment}");
+        let arguments = ["--namespace", namespace, "rollout", "status", &deployment, TIMEOUT];
         log.run(self.command().args(arguments))
     }
 

@@ -1,7 +1,6 @@
 //! Commands of the project: the local cloud and its cluster, the images and the tests.
 
 mod bench;
-mod ceph;
 mod cloud;
 mod cluster;
 mod command;
@@ -14,7 +13,6 @@ mod graph;
 mod host;
 mod images;
 mod kubectl;
-mod manifest;
 mod process;
 mod progress;
 mod registry;
@@ -54,9 +52,6 @@ enum Command {
     /// Create, inspect and remove the local Kubernetes cluster.
     #[command(subcommand)]
     Cluster(cluster::Command),
-    /// Create, inspect and remove a Ceph cluster on the local cluster. It takes the place of a user's existing one.
-    #[command(subcommand)]
-    Ceph(ceph::Command),
     /// Build the container images and the guest disk.
     #[command(subcommand)]
     Images(images::Command),
@@ -105,7 +100,6 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         }
         Command::Down(arguments) => cloud::down(&directories, &arguments).map(|()| ExitCode::SUCCESS),
         Command::Cluster(command) => cluster::run(&directories, command).map(|()| ExitCode::SUCCESS),
-        Command::Ceph(command) => ceph::run(&directories, &command).map(|()| ExitCode::SUCCESS),
         Command::Images(command) => images::run(&directories, command).map(|()| ExitCode::SUCCESS),
         Command::Test(arguments) => test::run(&directories, &arguments),
         Command::Bench(arguments) => bench::run(&directories, &arguments).map(|()| ExitCode::SUCCESS),

@@ -183,13 +183,9 @@ impl Response {
         serde_json::from_value(self.success()?).ok().context(IncompleteSnafu { request, field: "items" })
     }
 
-    /// The error message of the server.
-    pub(crate) fn message(&self) -> Option<&str> {
-        if self.is_quotable { detail(&self.body) } else { None }
-    }
-
     pub(crate) fn into_rejection(self) -> Failure {
-        let detail = self.message().map(|detail| format!(": {detail}")).unwrap_or_default();
+        let detail = if self.is_quotable { detail(&self.body) } else { None };
+        let detail = detail.map(|detail| format!(": {detail}")).unwrap_or_default();
         Failure::Rejection { request: self.request, status: self.status, detail }
     }
 

@@ -1,8 +1,7 @@
-//! Implementations of the engine's ports: Kubernetes API, database server, message bus, identity service, block
-//! storage API, and registries of agents.
+//! Implementations of the engine's ports: Kubernetes API, database server, message bus, identity service, and
+//! registries of agents.
 
 pub mod agents;
-pub mod block_storage;
 pub mod bus;
 pub mod environment;
 pub mod identity;

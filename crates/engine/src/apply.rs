@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::engine::Engine;
 use crate::intent::location;
-use crate::ports::{PortError, PortResult};
+use crate::ports::PortResult;
 use crate::volume::Growth;
 
 /// How long a failed Job is kept for its log before it is retried.
@@ -112,14 +112,7 @@ impl Engine {
         if let Some(read) = read.filter(|_| manifest.kind == SECRET) {
             request.body["metadata"]["resourceVersion"] = json!(read.metadata.resource_version);
         }
-        let live = match self.ports.cluster.apply(namespace, &request).await {
-            Err(PortError::NotServed { action, kind }) => {
-                let foreign = self.foreign_kinds().into_iter().find(|foreign| foreign.kind == kind);
-                let Some(foreign) = foreign else { return Err(PortError::NotServed { action, kind }) };
-                return Ok(Applied::NotYet(Progress::stalled(foreign.not_served())));
-            }
-            applied => applied?,
-        };
+        let live = self.ports.cluster.apply(namespace, &request).await?;
         let location = location(namespace, manifest);
         if contains(&to_json(&live), &annotated.body) {
             self.applied.forget(&location);

@@ -1,5 +1,4 @@
-//! Cleanup: runs the tasks for the deletion and undoes recorded effects before an object is deleted, without a plan: an
-//! invalid spec cannot block deletion.
+//! Cleanup: undoes recorded effects before an object is deleted, without a plan: an invalid spec cannot block deletion.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +15,7 @@ use crate::gather;
 use crate::ports::{Announcement, ChildReference, PortResult};
 use crate::undo::UndoOutcome;
 
-/// How long deletion waits for an unreachable server, or for a Job. Leftovers are better than an object that cannot be
-/// deleted.
+/// How long deletion waits for an unreachable server. Leftovers there are better than an object that cannot be deleted.
 const UNREACHABLE_TIMEOUT: SignedDuration = SignedDuration::from_secs(300);
 
 impl Engine {
@@ -39,11 +37,7 @@ impl Engine {
             self.report_waiting(key, object, before, before.clone(), message).await?;
             return Ok(Outcome::Waiting { after: None });
         }
-        let uid = object.metadata.uid.as_deref().unwrap_or_default();
-        let left = Left {
-            jobs: self.run_deletion_tasks(key, uid).await?,
-            effects: self.undo_all(key, &before.effects).await?,
-        };
+        let left = self.undo_all(key, &before.effects).await?;
         let now = self.ports.environment.now();
         let unreachable = unreachable(&left, &before.unreachable, now);
         let awaited: Vec<&Unreachable> = unreachable
@@ -53,17 +47,16 @@ impl Engine {
         if !awaited.is_empty() {
             let message = waiting_message(&awaited, &left);
             // Undone effects leave the record, so that a server that fails later is not asked for them again.
-            let is_only_for_jobs = left.effects.is_empty();
-            let status = Status { effects: left.effects, unreachable, ..before.clone() };
+            let status = Status { effects: left, unreachable, ..before.clone() };
             self.report_waiting(key, object, before, status, message.clone()).await?;
-            // The end of a Job triggers the next attempt.
-            return Ok(if is_only_for_jobs {
-                Outcome::Waiting { after: Some(UNREACHABLE_TIMEOUT.unsigned_abs()) }
-            } else {
-                Outcome::Failed { message }
-            });
+            return Ok(Outcome::Failed { message });
         }
-        if let Some(note) = left.note() {
+        if !left.is_empty() {
+            let left: Vec<String> = left
+                .iter()
+                .map(|effect| format!("{} on {}", describe(effect), title(&effect.provider)))
+                .collect();
+            let note = format!("remove by hand, the server did not answer: {}", left.join(", "));
             let announcement = Announcement { warning: true, reason: "LeftBehind", note };
             // A missing Event must not keep the object.
             if let Err(error) = self.ports.cluster.publish(object, announcement).await {
@@ -126,27 +119,6 @@ impl Engine {
     }
 }
 
-/// What cleanup could not remove.
-struct Left {
-    effects: Vec<Effect>,
-    /// Jobs of tasks for the deletion that are not complete.
-    jobs: Vec<Reference>,
-}
-
-impl Left {
-    /// What the user must remove.
-    fn note(&self) -> Option<String> {
-        let on_server = |effect: &Effect| format!("{} on {}", describe(effect), title(&effect.provider));
-        let effects: Vec<String> = self.effects.iter().map(on_server).collect();
-        let jobs: Vec<String> = self.jobs.iter().map(|job| format!("what {} removes", title(job))).collect();
-        let reasons = [("the server did not answer", effects), ("its Job did not complete", jobs)];
-        let notes = reasons.into_iter().filter(|(_, left)| !left.is_empty());
-        let notes: Vec<String> =
-            notes.map(|(reason, left)| format!("remove by hand, {reason}: {}", left.join(", "))).collect();
-        (!notes.is_empty()).then(|| notes.join("; "))
-    }
-}
-
 /// Parts that other parts still use. A part with an unreadable status counts as a user of every part, except of its own
 /// direct and indirect users.
 fn parts_in_use(uses: &BTreeMap<Reference, Option<Vec<Reference>>>) -> BTreeSet<Reference> {
@@ -177,11 +149,10 @@ fn title(reference: &Reference) -> String {
     format!("{} {}", reference.kind, reference.name)
 }
 
-/// Since when each server with remaining effects has not answered, and each Job was not complete. The status keeps the
-/// time of the first failed attempt: it survives a restart of the operator, and time before it does not count.
-fn unreachable(left: &Left, known: &[Unreachable], now: Timestamp) -> Vec<Unreachable> {
-    let providers = left.effects.iter().map(|effect| &effect.provider);
-    let providers: BTreeSet<&Reference> = providers.chain(&left.jobs).collect();
+/// Since when each server with remaining effects has not answered. The status keeps the time of the first failed
+/// attempt: it survives a restart of the operator, and time before it does not count.
+fn unreachable(left: &[Effect], known: &[Unreachable], now: Timestamp) -> Vec<Unreachable> {
+    let providers: BTreeSet<&Reference> = left.iter().map(|effect| &effect.provider).collect();
     let since = |provider: &Reference| {
         let known = known.iter().find(|known| known.provider == *provider);
         known.map_or_else(|| Time(whole_second(now)), |known| known.since.clone())
@@ -192,13 +163,10 @@ fn unreachable(left: &Left, known: &[Unreachable], now: Timestamp) -> Vec<Unreac
         .collect()
 }
 
-fn waiting_message(awaited: &[&Unreachable], left: &Left) -> String {
+fn waiting_message(awaited: &[&Unreachable], left: &[Effect]) -> String {
     let pending = |provider: &Reference| {
-        if left.jobs.contains(provider) {
-            return title(provider);
-        }
-        let effects = left.effects.iter().filter(|effect| effect.provider == *provider);
-        let effects: Vec<String> = effects.map(describe).collect();
+        let effects: Vec<String> =
+            left.iter().filter(|effect| effect.provider == *provider).map(describe).collect();
         format!("{} to remove {}", title(provider), effects.join(" and "))
     };
     let providers: Vec<String> = awaited.iter().map(|server| pending(&server.provider)).collect();

@@ -7,7 +7,6 @@ use std::time::Duration;
 use kube::core::DynamicObject;
 use openstack_operator_model::common::Reference;
 use openstack_operator_model::condition::Stall;
-use openstack_operator_model::foreign::{ForeignKind, ROUTES};
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::lower::Instance;
 use openstack_operator_model::service::{AnyService, Invalid, Site};
@@ -116,18 +115,6 @@ impl Engine {
 
     pub fn kinds(&self) -> Vec<Kind> {
         self.services.iter().map(|service| service.kind()).collect()
-    }
-
-    /// Kinds of other projects that plans are lowered to. Several services may declare the same kind.
-    pub fn foreign_kinds(&self) -> Vec<ForeignKind> {
-        let declared = self.services.iter().flat_map(|service| service.foreign_kinds());
-        let mut kinds = vec![ROUTES];
-        for kind in declared {
-            if !kinds.contains(kind) {
-                kinds.push(*kind);
-            }
-        }
-        kinds
     }
 }
 

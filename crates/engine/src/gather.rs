@@ -86,12 +86,6 @@ impl Engine {
         for reference in &needs.parts {
             self.gather_part(key, reference, &mut gathered).await?;
         }
-        for need in &needs.foreign {
-            let object = self.ports.cluster.get(need.kind, &key.namespace, &need.name).await?;
-            let status = object.and_then(|object| object.data.get("status").cloned());
-            let place = (need.kind, need.name.clone());
-            gathered.resolved.foreign.extend(status.map(|status| (place, status)));
-        }
         if let Some(need) = &needs.nodes {
             self.gather_nodes(need, before, &mut gathered).await?;
         }
@@ -122,12 +116,10 @@ impl Engine {
         if !is_true(&status, "Available") {
             gathered.unavailable.insert(reference);
         }
-        // A service may have no more than an endpoint. Others then use it by the catalog.
-        let is_planned = !status.provides.is_empty() || status.endpoint.is_some();
-        if is_planned {
-            gathered.resolved.objects.insert((kind.to_owned(), name.clone()), status.provides);
-        } else {
+        if status.provides.is_empty() {
             gathered.record_missing(format!("{kind} {name} is not available yet"));
+        } else {
+            gathered.resolved.objects.insert((kind.to_owned(), name.clone()), status.provides);
         }
         Ok(())
     }

@@ -60,7 +60,6 @@ impl Engine {
         for phase in PHASES {
             if phase == Phase::Children {
                 self.register(planned, registration.take(), work).await;
-                self.check_volume_types(planned, work).await;
                 if let Some(progress) = finished.take() {
                     work.record(ConditionType::Finished, progress);
                 }
@@ -70,8 +69,6 @@ impl Engine {
             work.current = condition;
             let progress = match phase {
                 _ if work.is_stopped() => Progress::NotReached,
-                // It is not in the list.
-                Phase::Foreign => Progress::Done,
                 Phase::Config | Phase::Exposure => combined_progress(&self.apply_all(planned, list).await?),
                 Phase::Tasks | Phase::Finish => self.run_tasks(planned, list).await?,
                 Phase::Workloads => self.start_workloads(planned, list, registration.as_ref(), work).await?,
@@ -93,26 +90,6 @@ impl Engine {
             items.push(item(manifest, self.apply(&planned.key.namespace, manifest).await?));
         }
         Ok(items)
-    }
-
-    /// Applies objects of other operators.
-    pub(crate) async fn apply_foreign(
-        &self,
-        namespace: &str,
-        plan: &Plan,
-        manifests: &[Manifest],
-    ) -> PortResult<Progress> {
-        let mut progress = Progress::Done;
-        for manifest in manifests {
-            let Some(object) = manifest.foreign(plan) else { continue };
-            progress = progress.and(match self.apply(namespace, manifest).await? {
-                Applied::Live(live) | Applied::Limited(live, _) => {
-                    object.kind.assess(&manifest.name, &to_json(&live))
-                }
-                Applied::NotYet(progress) => progress,
-            });
-        }
-        Ok(progress)
     }
 
     /// Runs each task after its predecessor is done.
@@ -269,7 +246,6 @@ fn live_item<'a>(manifest: &'a Manifest, live: &DynamicObject, progress: Progres
 
 fn condition_of(phase: Phase) -> ConditionType {
     match phase {
-        Phase::Foreign => ConditionType::ForeignObjectsReady,
         Phase::Config => ConditionType::ConfigReady,
         Phase::Tasks => ConditionType::TasksComplete,
         Phase::Workloads => ConditionType::WorkloadsReady,

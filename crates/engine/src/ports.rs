@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use kube::core::DynamicObject;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::lower::Manifest;
-use openstack_operator_model::plan::{CatalogService, Charset, Domain, Encoding, Grant, VolumeType};
+use openstack_operator_model::plan::{CatalogService, Charset, Domain, Encoding, Grant};
 use openstack_operator_model::service::{BusView, SqlView};
 use serde_json::Value;
 use snafu::Snafu;
@@ -24,9 +24,6 @@ pub enum PortError {
     /// Permanent: a retry of the same request fails again.
     #[snafu(display("failed to {action}: {reason}"))]
     Rejected { action: String, reason: String },
-    /// The API server does not serve the kind.
-    #[snafu(display("failed to {action}: the cluster does not serve {}; install the CRDs", kind.definition()))]
-    NotServed { action: String, kind: Kind },
     /// The server does not accept the password. A retry may succeed: the server may not have a new password yet.
     #[snafu(display("failed to {action}: {reason}"))]
     LoginRejected { action: String, reason: String },
@@ -297,49 +294,13 @@ pub enum AdminState {
     Unmanaged,
 }
 
-/// The block storage API. The properties of a type say whether the operator has created it.
-#[async_trait]
-pub trait BlockStorage: Send + Sync {
-    /// Ensures that these types exist, and that no other type of the operator does. Writes only what differs. Changes no type
-    /// that it has not created.
-    async fn ensure_types(
-        &self,
-        server: &VolumeTypesServer,
-        types: &[VolumeType],
-    ) -> PortResult<VolumeTypesOutcome>;
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VolumeTypesServer {
-    /// URL with the version, e.g. `http://volumes.openstack.svc:8776/v3`.
-    pub url: String,
-    pub identity: IdentityLogin,
-}
-
-/// What a call did and could not do.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct VolumeTypesOutcome {
-    pub wrote: bool,
-    pub refused: Vec<RefusedChange>,
-}
-
-/// A change that the API refuses, or that would affect a type of an administrator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RefusedChange {
-    /// Name of the type.
-    pub name: String,
-    /// What would have happened to it, e.g. `deleted`.
-    pub change: &'static str,
-    pub reason: String,
-}
-
 /// Clock, random numbers, and keys made of them.
 pub trait Environment: Send + Sync {
     fn now(&self) -> Timestamp;
     /// A random password of letters and digits.
     fn password(&self, length: usize) -> String;
-    /// The prefix, followed by random bytes, as text.
-    fn bytes(&self, prefix: &[u8], length: usize, encoding: Encoding) -> String;
+    /// Random bytes as text.
+    fn bytes(&self, length: usize, encoding: Encoding) -> String;
     /// A random UUID.
     fn uuid(&self) -> String;
     /// A certificate and its private key, as PEM.
@@ -388,6 +349,5 @@ pub struct Ports {
     pub bus: std::sync::Arc<dyn Bus>,
     pub identity: std::sync::Arc<dyn Identity>,
     pub agents: std::sync::Arc<dyn Agents>,
-    pub block_storage: std::sync::Arc<dyn BlockStorage>,
     pub environment: std::sync::Arc<dyn Environment>,
 }

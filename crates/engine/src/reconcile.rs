@@ -122,11 +122,8 @@ impl Engine {
         if !has_effects || !has_scale || claim == Claim::New {
             return Ok(());
         }
-        self.needs.set_kinds(key, plan.foreign_kinds());
-        let (mut observed, missing) = self.ensure_secrets(&instance, &plan, work).await?;
-        self.ensure_foreign(&instance, &plan, work).await;
-        self.ensure_servers(&instance, &plan, &gathered, missing, work).await;
-        observed.removed = self.removed_pods(key, &plan, work).await?;
+        let mut observed = self.ensure_config(&instance, &plan, &gathered, work).await?;
+        observed.removed_pods = self.removed_pods(key, &plan, work).await?;
         let manifests = catch_panic("lowering", || Ok(lower::lower(&instance, &plan, &observed)))?;
         let planned = Planned {
             key,
@@ -138,7 +135,7 @@ impl Engine {
         };
         self.phases(&planned, work).await?;
         work.record_install(&plan);
-        work.forget_removed_pods(&plan, &observed.removed);
+        work.forget_removed_pods(&plan, &observed.removed_pods);
         work.confirm_effects();
         if !work.is_stopped() {
             work.current = ConditionType::Pruned;
@@ -193,13 +190,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Ensures Secrets, and returns what is missing for some of them.
-    async fn ensure_secrets(
+    /// Ensures Secrets, databases and message buses.
+    async fn ensure_config(
         &self,
         instance: &Instance,
         plan: &Plan,
+        gathered: &Gathered,
         work: &mut Work,
-    ) -> Result<(Observed, Progress), Stop> {
+    ) -> Result<Observed, Stop> {
         work.current = ConditionType::ConfigReady;
         let mut observed = Observed { installed: work.status.installed.clone(), ..Observed::default() };
         let mut missing = Progress::Done;
@@ -221,31 +219,6 @@ impl Engine {
             }
             observed.secrets.insert(secret.name.clone(), ensured.facts);
         }
-        Ok((observed, missing))
-    }
-
-    /// Applies objects of other operators, even if Secrets are missing: these operators may write them.
-    async fn ensure_foreign(&self, instance: &Instance, plan: &Plan, work: &mut Work) {
-        let manifests = lower::foreign(instance, plan);
-        if manifests.is_empty() {
-            return;
-        }
-        let progress = progress_or_failure(self.apply_foreign(&instance.namespace, plan, &manifests).await);
-        if !plan.has_pods() && plan.children.is_empty() {
-            work.findings.available = Some(progress.is_met());
-        }
-        work.record(ConditionType::ForeignObjectsReady, progress);
-    }
-
-    /// Ensures databases and message buses.
-    async fn ensure_servers(
-        &self,
-        instance: &Instance,
-        plan: &Plan,
-        gathered: &Gathered,
-        missing: Progress,
-        work: &mut Work,
-    ) {
         if !plan.databases.is_empty() {
             let progress = match &missing {
                 Progress::Done => self.ensure_databases(instance, plan, gathered, work).await,
@@ -263,6 +236,7 @@ impl Engine {
         if missing != Progress::Done && !work.is_stopped() {
             work.record(ConditionType::ConfigReady, missing);
         }
+        Ok(observed)
     }
 }
 
@@ -300,9 +274,7 @@ pub(crate) fn progress_or_failure(result: PortResult<Progress>) -> Progress {
 fn failure(error: &PortError) -> Progress {
     let message = error_chain(error);
     match error {
-        PortError::Rejected { .. } | PortError::NotServed { .. } | PortError::Foreign { .. } => {
-            Progress::Stalled { message }
-        }
+        PortError::Rejected { .. } | PortError::Foreign { .. } => Progress::Stalled { message },
         PortError::Unavailable { .. } | PortError::LoginRejected { .. } | PortError::Conflict { .. } => {
             Progress::Failed { message }
         }

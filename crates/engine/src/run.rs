@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use kube::core::{DynamicObject, PartialObjectMeta};
 use kube::runtime::{WatchStreamExt, watcher};
@@ -15,7 +14,6 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
-use crate::definition::Definitions;
 use crate::engine::{Engine, Key, Outcome};
 use crate::index::ChildIndex;
 use crate::metrics::Metrics;
@@ -44,28 +42,20 @@ impl Runner {
         let kinds: Arc<[Kind]> = self.engine.kinds().into();
         let mut tasks = JoinSet::new();
         let mut lists = Vec::new();
-        let definitions = Definitions::default();
-        let foreign: Vec<Kind> = self.engine.foreign_kinds().iter().map(|foreign| foreign.kind).collect();
-        let always =
-            kinds.iter().chain(CHILD_KINDS).chain(&[POD, NODE]).filter(|kind| !foreign.contains(kind));
-        for kind in always.chain(&foreign).copied() {
+        for kind in kinds.iter().chain(CHILD_KINDS).chain(&[POD, NODE]).copied() {
             let router = Router::new(kind, kinds.clone(), self.children.clone(), self.recent.clone());
             let (listed, list) = oneshot::channel();
             lists.push(list);
-            let watch = Watch {
-                client: client.clone(),
+            tasks.spawn(watch(
+                client.clone(),
                 kind,
-                // Users' Secrets, nodes, and objects of other operators do not carry the operator's label; all other
-                // relevant objects do.
-                labelled: CHILD_KINDS.contains(&kind) && kind != SECRET || kind == POD,
-                definitions: foreign.contains(&kind).then(|| definitions.clone()),
+                kinds.clone(),
                 router,
-                engine: self.engine.clone(),
-                queue: queue.clone(),
-            };
-            tasks.spawn(watch.run(listed));
+                self.engine.clone(),
+                queue.clone(),
+                listed,
+            ));
         }
-        tasks.spawn(definitions.follow(client));
         // Until the index is complete, an object that is being deleted seems to have no parts left.
         join_all(lists).await;
         tracing::info!("listed all objects");
@@ -120,84 +110,45 @@ impl Runner {
     }
 }
 
-/// A watch of one kind.
-struct Watch {
+/// Watches one kind until the process ends. It drops `listed` once the kind's objects are listed, or if the cluster does
+/// not serve the kind.
+async fn watch(
     client: Client,
     kind: Kind,
-    /// Whether only objects with the operator's label matter.
-    labelled: bool,
-    /// Definitions of the cluster, if not all clusters serve the kind.
-    definitions: Option<Definitions>,
-    router: Router,
+    kinds: Arc<[Kind]>,
+    mut router: Router,
     engine: Arc<Engine>,
     queue: Arc<Queue<Key>>,
-}
-
-impl Watch {
-    /// Runs until the process ends. Drops `listed` once the objects are listed, or if the cluster does not serve the kind.
-    async fn run(mut self, listed: oneshot::Sender<()>) {
-        let mut listed = Some(listed);
-        self.until_defined(&mut listed).await;
-        let mut events = self.events();
-        let mut has_list = false;
-        loop {
-            match events.try_next().await {
-                Ok(Some(event)) => {
-                    let is_listed = matches!(event, watcher::Event::InitDone);
-                    for key in self.router.route(event, &self.engine.needs) {
-                        self.queue.push(key, DEBOUNCE);
-                    }
-                    has_list |= is_listed;
-                    listed = listed.filter(|_| !is_listed);
+    listed: oneshot::Sender<()>,
+) {
+    let mut listed = Some(listed);
+    let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &kind.resource());
+    // Users' Secrets and nodes do not carry the operator's label; all other relevant objects do.
+    let all = kind == SECRET || kind == NODE || kinds.contains(&kind);
+    let labels = format!("{MANAGED_BY_LABEL}={MANAGER}");
+    let config = if all { watcher::Config::default() } else { watcher::Config::default().labels(&labels) };
+    let mut events = watcher(api, config).default_backoff().boxed();
+    loop {
+        match events.try_next().await {
+            Ok(Some(event)) => {
+                let is_listed = matches!(event, watcher::Event::InitDone);
+                for key in router.route(event, &engine.needs) {
+                    queue.push(key, DEBOUNCE);
                 }
-                // The stream never ends; it retries after errors with backoff.
-                Ok(None) => return,
-                Err(error) if self.definitions.is_some() && is_not_served(&error) => {
-                    self.until_defined(&mut listed).await;
-                    // A new definition has other objects. A stream that has listed the former ones only continues there.
-                    if std::mem::take(&mut has_list) {
-                        events = self.events();
-                    }
-                }
-                Err(error) => {
-                    listed = listed.filter(|_| !is_not_served(&error));
-                    let error = &error as &dyn std::error::Error;
-                    tracing::warn!(kind = self.kind.kind, error, "watch interrupted; retrying");
-                }
+                listed = listed.filter(|_| !is_listed);
+            }
+            // The stream never ends; it retries after errors with backoff.
+            Ok(None) => return,
+            Err(error) => {
+                listed = listed.filter(|_| !is_not_served(&error));
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(kind = kind.kind, error, "watch interrupted; retrying");
             }
         }
     }
-
-    /// Waits until the cluster has the definition of the kind.
-    async fn until_defined(&self, listed: &mut Option<oneshot::Sender<()>>) {
-        let Some(definitions) = &self.definitions else { return };
-        let name = self.kind.definition();
-        if !definitions.contains(&name).await {
-            tracing::info!(
-                definition = name,
-                "the cluster does not serve a kind; waiting for its definition"
-            );
-            *listed = None;
-            definitions.until_contains(&name).await;
-        }
-    }
-
-    fn events(&self) -> BoxStream<'static, Result<Metadata, watcher::Error>> {
-        let api: Api<PartialObjectMeta<DynamicObject>> =
-            Api::all_with(self.client.clone(), &self.kind.resource());
-        let labels = format!("{MANAGED_BY_LABEL}={MANAGER}");
-        let config = watcher::Config::default();
-        let config = if self.labelled { config.labels(&labels) } else { config };
-        watcher(api, config).default_backoff().boxed()
-    }
 }
-
-type Metadata = watcher::Event<PartialObjectMeta<DynamicObject>>;
 
 /// Whether the cluster does not serve the kind, which then has no objects.
 fn is_not_served(error: &watcher::Error) -> bool {
-    let (watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) = error else {
-        return false;
-    };
-    matches!(error, kube::Error::Api(status) if status.code == 404)
+    matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
 }

@@ -283,7 +283,7 @@ impl Engine {
     }
 
     fn fernet_key(&self) -> String {
-        self.ports.environment.bytes(&[], FERNET_KEY_BYTES, Encoding::Base64Url)
+        self.ports.environment.bytes(FERNET_KEY_BYTES, Encoding::Base64Url)
     }
 
     /// Whether the task that follows the last rotation of a key ring is complete.
@@ -302,8 +302,8 @@ impl Engine {
 
 fn lost_message(instance: &Instance, secret: &str) -> String {
     format!(
-        "Secret {secret} is missing or incomplete, and existing data or clients need its values: restore it, or accept that \
-         they become unusable by setting annotation {ACCEPT_LOSS_ANNOTATION}: {secret} on {} {}",
+        "Secret {secret} is missing or incomplete, and a new one cannot decrypt existing data: restore it, or accept that \
+         data encrypted with it is lost by setting annotation {ACCEPT_LOSS_ANNOTATION}: {secret} on {} {}",
         instance.kind.kind, instance.name
     )
 }

@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use crate::condition::Progress;
-use crate::foreign::ROUTES;
 use crate::kind::{
     CHILD_KINDS, CRON_JOB, DAEMON_SET, DEPLOYMENT, HTTP_ROUTE, JOB, Kind, SERVICE, STATEFUL_SET,
 };
@@ -16,7 +15,7 @@ pub fn assess(kind: Kind, name: &str, live: &Value) -> Progress {
         DEPLOYMENT | STATEFUL_SET => rollout(kind, name, live, &LostPods::default()),
         DAEMON_SET => daemon_set(name, live, &[]),
         JOB => job(name, live),
-        HTTP_ROUTE => ROUTES.assess(name, live),
+        HTTP_ROUTE => route(name, live),
         SERVICE => service(name, live),
         // Other child kinds are done when they exist.
         _ if CHILD_KINDS.contains(&kind) => Progress::Done,
@@ -46,7 +45,7 @@ fn count(nodes: &[String]) -> i64 {
     i64::try_from(nodes.len()).unwrap_or(i64::MAX)
 }
 
-pub(crate) fn text<'a>(live: &'a Value, pointer: &str) -> &'a str {
+fn text<'a>(live: &'a Value, pointer: &str) -> &'a str {
     live.pointer(pointer).and_then(Value::as_str).unwrap_or("")
 }
 
@@ -163,6 +162,26 @@ fn service(name: &str, live: &Value) -> Progress {
     Progress::Done
 }
 
+fn route(name: &str, live: &Value) -> Progress {
+    let parents = live.pointer("/status/parents").and_then(Value::as_array);
+    let verdict = parents.into_iter().flatten().find_map(|parent| {
+        let conditions = parent.pointer("/conditions").and_then(Value::as_array)?;
+        conditions.iter().find(|condition| text(condition, "/type") == "Accepted")
+    });
+    match verdict {
+        Some(accepted) if text(accepted, "/status") == "True" => Progress::Done,
+        Some(undecided) if text(undecided, "/reason") == "Pending" => {
+            Progress::waiting(format!("HTTPRoute {name}: its Gateway has not decided yet"))
+        }
+        Some(rejected) => Progress::stalled(format!(
+            "HTTPRoute {name} is rejected by its Gateway: {}; correct the Gateway, or gatewayRef and the hostname of \
+             the object",
+            text(rejected, "/message")
+        )),
+        None => Progress::waiting(format!("HTTPRoute {name}: its Gateway has not reported yet")),
+    }
+}
+
 fn own(kind: Kind, name: &str, live: &Value) -> Progress {
     let current = number(live, "/status/observedGeneration") == number(live, "/metadata/generation");
     match ready(live) {
@@ -198,14 +217,9 @@ fn degraded(live: &Value) -> Option<&str> {
 }
 
 fn condition<'a>(live: &'a Value, type_: &str) -> Option<(bool, &'a str)> {
-    let found = condition_of(live, type_)?;
-    Some((text(found, "/status") == "True", text(found, "/message")))
-}
-
-/// The condition of this type.
-pub(crate) fn condition_of<'a>(live: &'a Value, type_: &str) -> Option<&'a Value> {
     let conditions = live.pointer("/status/conditions").and_then(Value::as_array)?;
-    conditions.iter().find(|condition| text(condition, "/type") == type_)
+    let found = conditions.iter().find(|condition| text(condition, "/type") == type_)?;
+    Some((text(found, "/status") == "True", text(found, "/message")))
 }
 
 #[cfg(test)]

@@ -127,8 +127,8 @@ pub enum DeletionPolicy {
     },
 ]))]
 pub struct Storage {
-    /// Size of each pod's volume. Defaults to 10Gi for databases, 5Gi for message buses and 2Gi for key-value stores. It can
-    /// grow if the storage class allows volume expansion.
+    /// Size of each pod's volume. Defaults to 10Gi for databases and to 5Gi for message buses. It can grow if the storage
+    /// class allows volume expansion.
     #[serde(default, deserialize_with = "schema::read_optional", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::size")]
     pub storage_size: Option<String>,

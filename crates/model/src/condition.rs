@@ -15,8 +15,6 @@ pub enum ConditionType {
     MessagingReady,
     /// A key ring exists. The plan names the condition.
     Keys(&'static str),
-    /// All objects of other operators are ready.
-    ForeignObjectsReady,
     ConfigReady,
     TasksComplete,
     WorkloadsReady,
@@ -24,8 +22,6 @@ pub enum ConditionType {
     MembersReady,
     Exposed,
     Registered,
-    /// The API offers the types of volumes.
-    VolumeTypesReady,
     /// Contracting migrations after an upgrade are complete.
     Finished,
     /// All child objects are Ready.
@@ -53,14 +49,12 @@ impl ConditionType {
             Self::DatabaseReady => "DatabaseReady",
             Self::MessagingReady => "MessagingReady",
             Self::Keys(name) => name,
-            Self::ForeignObjectsReady => "ForeignObjectsReady",
             Self::ConfigReady => "ConfigReady",
             Self::TasksComplete => "TasksComplete",
             Self::WorkloadsReady => "WorkloadsReady",
             Self::MembersReady => "MembersReady",
             Self::Exposed => "Exposed",
             Self::Registered => "Registered",
-            Self::VolumeTypesReady => "VolumeTypesReady",
             Self::Finished => "Finished",
             Self::ServicesReady => "ServicesReady",
             Self::NodesReady => "NodesReady",

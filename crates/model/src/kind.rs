@@ -38,11 +38,6 @@ impl Kind {
         }
     }
 
-    /// Name of the `CustomResourceDefinition` of the kind.
-    pub fn definition(&self) -> String {
-        format!("{}.{}", self.plural, self.group)
-    }
-
     pub fn resource(&self) -> ApiResource {
         let kind = GroupVersionKind::gvk(self.group, self.version, self.kind);
         ApiResource::from_gvk_with_plural(&kind, self.plural)
@@ -71,15 +66,11 @@ pub const NODE: Kind = Kind::new("", "v1", "Node", "nodes");
 /// Read only: it says whether volumes can grow.
 pub const STORAGE_CLASS: Kind = Kind::new("storage.k8s.io", "v1", "StorageClass", "storageclasses");
 
-/// Watched, but not a child kind: definitions of kinds that not all clusters serve.
-pub const CUSTOM_RESOURCE_DEFINITION: Kind =
-    Kind::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
-
 /// Kinds that run pods permanently.
 pub const CONTROLLERS: &[Kind] = &[DEPLOYMENT, STATEFUL_SET, DAEMON_SET];
 
-/// **Invariant:** every kind that lowering emits is in this list, is a kind of another project that a service declares, or is
-/// an own kind of the operator. Watches, pruning and RBAC derive from it.
+/// **Invariant:** every kind that lowering emits is in this list or is an own kind of the operator. Watches, pruning
+/// and RBAC derive from it.
 pub const CHILD_KINDS: &[Kind] = &[
     CONFIG_MAP,
     SECRET,

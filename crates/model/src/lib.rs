@@ -3,7 +3,6 @@
 pub mod assess;
 pub mod common;
 pub mod condition;
-pub mod foreign;
 pub mod image;
 pub mod keyring;
 pub mod kind;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::kind::Kind;
 use crate::name;
-use crate::plan::{Child, ForeignObject, Plan, Task, Workload};
+use crate::plan::{Child, Plan, Task, Workload};
 
 mod addition;
 mod config;
@@ -18,8 +18,6 @@ mod schedule;
 pub mod task;
 mod volume;
 mod workload;
-
-pub use schedule::deletion_job;
 
 pub const MANAGER: &str = "openstack-operator";
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
@@ -36,8 +34,6 @@ pub const TASK_ANNOTATION: &str = "openstack.k8s.io/task";
 pub const SECRETS_ANNOTATION: &str = "openstack.k8s.io/secrets";
 /// Hash of the fields that the operator last applied. Another value means that the operator dropped or added fields.
 pub const APPLIED_ANNOTATION: &str = "openstack.k8s.io/applied";
-/// Marks a suspended CronJob whose Job runs when its object is deleted.
-pub const ON_DELETION_ANNOTATION: &str = "openstack.k8s.io/on-deletion";
 /// Number of rotations of the keys of a Secret.
 pub const ROTATIONS_ANNOTATION: &str = "openstack.k8s.io/rotations";
 
@@ -60,7 +56,7 @@ pub struct Observed {
     pub installed: Option<String>,
     pub secrets: BTreeMap<String, SecretFacts>,
     /// Pods that a scale-down has removed and whose records remain, by component.
-    pub removed: BTreeMap<String, task::Removed>,
+    pub removed_pods: BTreeMap<String, Vec<String>>,
 }
 
 /// Facts about a Secret without its values.
@@ -90,8 +86,6 @@ pub enum Source {
     Task(usize),
     /// One of `Plan::children`.
     Child(usize),
-    /// One of `Plan::foreign`.
-    Foreign(usize),
     /// Any other part.
     Other,
 }
@@ -101,7 +95,7 @@ impl Manifest {
     pub fn workload<'a>(&self, plan: &'a Plan) -> Option<&'a Workload> {
         match self.source {
             Source::Workload(index) => plan.workloads.get(index),
-            Source::Task(_) | Source::Child(_) | Source::Foreign(_) | Source::Other => None,
+            Source::Task(_) | Source::Child(_) | Source::Other => None,
         }
     }
 
@@ -109,7 +103,7 @@ impl Manifest {
     pub fn task<'a>(&self, plan: &'a Plan) -> Option<&'a Task> {
         match self.source {
             Source::Task(index) => plan.tasks.get(index),
-            Source::Workload(_) | Source::Child(_) | Source::Foreign(_) | Source::Other => None,
+            Source::Workload(_) | Source::Child(_) | Source::Other => None,
         }
     }
 
@@ -117,15 +111,7 @@ impl Manifest {
     pub fn child<'a>(&self, plan: &'a Plan) -> Option<&'a Child> {
         match self.source {
             Source::Child(index) => plan.children.get(index),
-            Source::Workload(_) | Source::Task(_) | Source::Foreign(_) | Source::Other => None,
-        }
-    }
-
-    /// The object of another operator that the manifest is.
-    pub fn foreign<'a>(&self, plan: &'a Plan) -> Option<&'a ForeignObject> {
-        match self.source {
-            Source::Foreign(index) => plan.foreign.get(index),
-            Source::Workload(_) | Source::Task(_) | Source::Child(_) | Source::Other => None,
+            Source::Workload(_) | Source::Task(_) | Source::Other => None,
         }
     }
 
@@ -138,8 +124,6 @@ impl Manifest {
 /// Steps in which manifests are applied. Each starts when the previous ones are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Objects of other operators. They are applied after Secrets and before all else that the object has.
-    Foreign,
     Config,
     /// One after the other.
     Tasks,
@@ -150,7 +134,6 @@ pub enum Phase {
     Children,
 }
 
-/// The phases that follow once Secrets, databases and message buses are ensured.
 pub const PHASES: [Phase; 6] =
     [Phase::Config, Phase::Tasks, Phase::Workloads, Phase::Finish, Phase::Exposure, Phase::Children];
 
@@ -160,7 +143,6 @@ pub type Manifests = BTreeMap<Phase, Vec<Manifest>>;
 /// Turns a plan into manifests.
 pub fn lower(instance: &Instance, plan: &Plan, observed: &Observed) -> Manifests {
     let mut manifests = Manifests::new();
-    manifests.insert(Phase::Foreign, foreign(instance, plan));
     let files = config::files(instance, plan);
     let lowering = Lowering { instance, plan, observed, files: &files };
     let mut config = config::manifests(&lowering);
@@ -207,16 +189,6 @@ fn children(lowering: &Lowering<'_>) -> Vec<Manifest> {
                 .with_source(Source::Child(index))
         })
         .collect()
-}
-
-/// Objects of other operators. They depend on nothing that is observed.
-pub fn foreign(instance: &Instance, plan: &Plan) -> Vec<Manifest> {
-    let lower = |(index, object): (usize, &ForeignObject)| {
-        let metadata = instance.metadata(&object.name, None);
-        manifest(object.kind.kind, &object.name, &metadata, [("spec", object.spec.clone())])
-            .with_source(Source::Foreign(index))
-    };
-    plan.foreign.iter().enumerate().map(lower).collect()
 }
 
 impl Instance {

@@ -4,8 +4,6 @@ use sha2::{Digest, Sha256};
 
 /// Maximum length of the name of a Service, a Job or a pod of a StatefulSet.
 pub const LONGEST: usize = 63;
-/// Maximum length of the name of a StatefulSet, because the labels of its pods are longer.
-pub const LONGEST_SET: usize = 52;
 /// Maximum length of the name of an object with workloads: its children add up to 22 characters.
 pub const LONGEST_INSTANCE: usize = 40;
 /// Maximum length of the name of an object whose children have workloads.
@@ -20,11 +18,6 @@ pub fn part(instance: &str, part: &str) -> String {
 /// Name of a part, or of the instance if the part has no name.
 pub fn optional_part(instance: &str, name: Option<&str>) -> String {
     name.map_or_else(|| instance.to_owned(), |name| part(instance, name))
-}
-
-/// Name of a StatefulSet of an instance.
-pub fn set(instance: &str, suffix: Option<&str>) -> String {
-    shorten(&optional_part(instance, suffix), LONGEST_SET)
 }
 
 /// A name of at most so many characters. A longer one is cut and made unique by a hash.
@@ -44,16 +37,6 @@ pub fn hash(content: impl AsRef<[u8]>) -> String {
         text.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
         text
     })
-}
-
-/// A UUID that follows from a content.
-pub fn uuid(content: impl AsRef<[u8]>) -> String {
-    let digest = Sha256::digest(content);
-    let bits = digest.iter().take(16).fold(0_u128, |bits, byte| (bits << 8) | u128::from(*byte));
-    // Version 8 and variant 1 of RFC 9562.
-    let bits = (bits & !((0xf000 << 64) | (0xc000 << 48))) | (0x8000 << 64) | (0x8000 << 48);
-    let digits = format!("{bits:032x}");
-    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
 }
 
 /// A file name as part of an object name: `keystone.conf` becomes `keystone-conf`.
@@ -78,15 +61,6 @@ mod tests {
         let (first, second) = (part(&"a".repeat(70), "x"), part(&"a".repeat(70), "y"));
         assert_eq!(first.len(), LONGEST);
         assert_ne!(first, second);
-    }
-
-    #[test]
-    fn a_uuid_follows_from_its_content_and_has_version_8() {
-        let first = uuid("a");
-        assert_eq!((first.clone(), first.len()), (uuid("a"), 36));
-        let parts: Vec<&str> = first.split('-').collect();
-        assert!(parts[2].starts_with('8') && parts[3].starts_with(['8', '9', 'a', 'b']), "{first}");
-        assert_ne!(first, uuid("b"));
     }
 
     #[test]

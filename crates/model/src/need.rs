@@ -11,8 +11,8 @@ use crate::node::Node;
 use crate::release::Release;
 use crate::service::Invalid;
 use crate::status::{
-    CacheServers, ComputeServer, DatabaseServer, IdentityServer, KeyValueServer, MessagingServer,
-    NetworkServer, NodeState, NodeStatus, NotificationServer, Provides, Status, StorageCluster,
+    CacheServers, ComputeServer, DatabaseServer, IdentityServer, MessagingServer, NetworkServer, NodeState,
+    NodeStatus, NotificationServer, Provides, Status,
 };
 
 /// All inputs that an object needs.
@@ -34,8 +34,6 @@ pub struct Needs {
     pub parts: Vec<Reference>,
     /// Nodes that run pods of the object.
     pub nodes: Option<NodeNeed>,
-    /// Objects of other operators, whose status planning reads once they have one.
-    pub foreign: Vec<ForeignNeed>,
 }
 
 /// Nodes for the pods of a `DaemonSet`.
@@ -77,15 +75,6 @@ pub struct ObjectNeed {
     /// Namespace, if it differs from that of the object.
     pub namespace: Option<String>,
     pub name: String,
-}
-
-/// An object of another operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ForeignNeed {
-    pub kind: Kind,
-    pub name: String,
-    /// Secrets that the other operator writes for it. Their values are read into templates once they exist.
-    pub secrets: Vec<String>,
 }
 
 /// A Secret that the user provides.
@@ -154,7 +143,6 @@ impl Needs {
         self.peers.extend(other.peers);
         self.parts.extend(other.parts);
         self.nodes = self.nodes.or(other.nodes);
-        self.foreign.extend(other.foreign);
         self
     }
 }
@@ -176,8 +164,6 @@ pub struct Resolved {
     pub leaving: BTreeMap<String, Labels>,
     /// Nodes that belong to the object by its status.
     pub claimed: BTreeSet<String>,
-    /// Status of objects of other operators by kind and name, if they have one.
-    pub foreign: BTreeMap<(Kind, String), Value>,
 }
 
 /// State of an object that is part of another one.
@@ -229,10 +215,6 @@ impl Resolved {
         self.concern(kind, name, field, "cache", |provides| provides.cache.as_ref())
     }
 
-    pub fn key_value(&self, kind: Kind, name: &str, field: &str) -> Result<&KeyValueServer, Invalid> {
-        self.concern(kind, name, field, "key-value store", |provides| provides.key_value.as_ref())
-    }
-
     pub fn network(&self, kind: Kind, name: &str, field: &str) -> Result<&NetworkServer, Invalid> {
         self.concern(kind, name, field, "network", |provides| provides.network.as_ref())
     }
@@ -247,10 +229,6 @@ impl Resolved {
 
     pub fn notifications(&self, kind: Kind, name: &str, field: &str) -> Result<&NotificationServer, Invalid> {
         self.concern(kind, name, field, "notifications", |provides| provides.notifications.as_ref())
-    }
-
-    pub fn storage(&self, kind: Kind, name: &str, field: &str) -> Result<&StorageCluster, Invalid> {
-        self.concern(kind, name, field, "storage", |provides| provides.storage.as_ref())
     }
 
     fn concern<'a, T>(

@@ -65,11 +65,6 @@ impl Document {
         self
     }
 
-    /// Whether it sets an option.
-    pub fn contains(&self, section: &str, option: &str) -> bool {
-        self.sections.get(section).is_some_and(|options| options.contains_key(option))
-    }
-
     fn section(&mut self, name: &str) -> &mut BTreeMap<String, Vec<String>> {
         self.sections.entry(name.to_owned()).or_default()
     }

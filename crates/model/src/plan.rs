@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::common::{PodAdditions, Reference, Resources, Scheduling, Scheme, Toleration, TolerationOperator};
-use crate::foreign::{ForeignKind, ROUTES};
 use crate::kind::Kind;
 use crate::release::Release;
 use crate::status::{DatabaseServer, IdentityServer, MessagingServer, Provides, Stage};
@@ -16,22 +15,18 @@ pub use crate::plan::network::*;
 pub use crate::plan::pod::*;
 pub use crate::plan::secret::*;
 pub use crate::plan::task::*;
-pub use crate::plan::volume_type::*;
 
 mod identity;
 mod network;
 mod pod;
 mod secret;
 mod task;
-mod volume_type;
 
 /// The complete desired state of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Secrets that the operator writes.
     pub secrets: Vec<SecretPlan>,
-    /// Objects of other operators. Everything else waits until they are ready, except Secrets.
-    pub foreign: Vec<ForeignObject>,
     pub databases: Vec<Database>,
     pub messaging: Vec<Messaging>,
     /// Configuration files by name. A change restarts the pods that mount the file and no others.
@@ -40,8 +35,6 @@ pub struct Plan {
     pub live_files: BTreeMap<FileName, String>,
     pub volumes: Vec<Volume>,
     pub tasks: Vec<Task>,
-    /// Scheduling of the tasks and schedules of an object without workloads.
-    pub task_scheduling: Scheduling,
     /// Commands that run again and again. They do not affect readiness.
     pub schedules: Vec<Schedule>,
     pub workloads: Vec<Workload>,
@@ -49,8 +42,6 @@ pub struct Plan {
     pub member_protocol: Option<MemberProtocol>,
     pub routes: Vec<Route>,
     pub catalog: Option<Catalog>,
-    /// Types of volumes in the API of the object.
-    pub volume_types: Option<VolumeTypes>,
     /// Agents on nodes that register with a service.
     pub agents: Option<NodeAgents>,
     /// Child objects of the operator.
@@ -79,12 +70,6 @@ impl Plan {
     /// Whether the object, or one of its children, runs containers.
     pub fn has_images(&self) -> bool {
         self.has_pods() || !self.children.is_empty()
-    }
-
-    /// Kinds of other projects that it is lowered to.
-    pub fn foreign_kinds(&self) -> impl Iterator<Item = Kind> {
-        let routes = (!self.routes.is_empty()).then_some(ROUTES.kind);
-        self.foreign.iter().map(|object| object.kind.kind).chain(routes)
     }
 
     /// Every container of the object.
@@ -345,15 +330,6 @@ pub struct Child {
     pub name: String,
     /// Startup phase of a service of a cloud. None for other children.
     pub stage: Option<Stage>,
-    pub spec: Value,
-}
-
-/// An object of another operator.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ForeignObject {
-    /// One of the kinds that the service declares.
-    pub kind: ForeignKind,
-    pub name: String,
     pub spec: Value,
 }
 

@@ -228,14 +228,6 @@ pub fn pod_annotations(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Schema of properties by name.
-pub fn properties(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "object", "maxProperties": 32,
-        "additionalProperties": { "type": "string", "maxLength": 255 },
-    })
-}
-
 pub fn policy(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object", "maxProperties": 512,

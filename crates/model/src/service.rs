@@ -11,7 +11,6 @@ use kube::{CustomResourceExt, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::foreign::ForeignKind;
 use crate::image::ImageDefaults;
 use crate::kind::Kind;
 use crate::name;
@@ -75,9 +74,6 @@ pub trait Service: 'static {
     const DIRECTS: bool = false;
     /// Software that its pods run on nodes and that a node can have only once, e.g. `Open vSwitch`.
     const NODE_CLAIM: Option<&'static str> = None;
-
-    /// Kinds of other operators that its plans contain.
-    const FOREIGN_KINDS: &'static [ForeignKind] = &[];
 
     /// Definition of the kind, without the parts that all kinds have in common.
     fn definition() -> CustomResourceDefinition {
@@ -197,10 +193,6 @@ pub trait AnyService: Send + Sync {
     fn node_claim(&self) -> Option<&'static str> {
         None
     }
-    /// Kinds of other operators that its plans contain.
-    fn foreign_kinds(&self) -> &'static [ForeignKind] {
-        &[]
-    }
     /// Decodes an object of the kind of the service, once per reconcile.
     fn decode(&self, object: &DynamicObject) -> Result<Box<dyn AnyObject>, Invalid>;
 }
@@ -295,10 +287,6 @@ impl<S: Service> AnyService for Entry<S> {
 
     fn node_claim(&self) -> Option<&'static str> {
         S::NODE_CLAIM
-    }
-
-    fn foreign_kinds(&self) -> &'static [ForeignKind] {
-        S::FOREIGN_KINDS
     }
 
     fn decode(&self, object: &DynamicObject) -> Result<Box<dyn AnyObject>, Invalid> {

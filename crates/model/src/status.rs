@@ -2,7 +2,6 @@
 
 mod effect;
 mod runtime;
-mod storage;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +13,6 @@ use crate::common::Reference;
 use crate::image::Family;
 use crate::release::Release;
 pub use effect::{Effect, EffectKind};
-pub use storage::{StorageCluster, StoragePools, StorageUser};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -174,9 +172,6 @@ pub struct Provides {
     /// Cache servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheServers>,
-    /// Key-value store.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub key_value: Option<KeyValueServer>,
     /// Identity service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<IdentityServer>,
@@ -189,9 +184,6 @@ pub struct Provides {
     /// Compute service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compute: Option<ComputeServer>,
-    /// Storage cluster.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub storage: Option<StorageCluster>,
 }
 
 impl Provides {
@@ -238,25 +230,6 @@ pub struct MessagingServer {
 pub struct CacheServers {
     /// Servers as `host:port`.
     pub servers: Vec<String>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct KeyValueServer {
-    /// The server as `host:port`, or the Sentinels that know which server is the primary.
-    pub servers: Vec<String>,
-    /// Name of the primary at the Sentinels. Unset if there are none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sentinel: Option<String>,
-    /// Number of the database on the servers.
-    #[serde(default)]
-    pub database: u16,
-    /// Secret with `username` and `password`. Unset if the servers ask for none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub secret: Option<String>,
-    /// Secret with `password` of the Sentinels. Unset if they ask for none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sentinel_secret: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -339,12 +312,6 @@ pub struct ComputeServer {
     pub console_url: String,
     /// Cells with compute nodes.
     pub cells: Vec<CellServer>,
-    /// Whether instances can use volumes.
-    #[serde(default)]
-    pub has_volumes: bool,
-    /// Whether instances can use encrypted volumes.
-    #[serde(default)]
-    pub has_key_manager: bool,
 }
 
 /// Cell with its own message bus.

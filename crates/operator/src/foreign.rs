@@ -7,6 +7,8 @@ pub(crate) const EVENT: Kind = Kind::new("events.k8s.io", "v1", "Event", "events
 pub(crate) const STORAGE_CLASS: Kind = Kind::new("storage.k8s.io", "v1", "StorageClass", "storageclasses");
 pub(crate) const LEASE: Kind = Kind::new("coordination.k8s.io", "v1", "Lease", "leases");
 pub(crate) const GATEWAY: Kind = Kind::new("gateway.networking.k8s.io", "v1", "Gateway", "gateways");
+pub(crate) const DEFINITION: Kind =
+    Kind::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
 pub(crate) const CLUSTER_ROLE: Kind =
     Kind::new("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles");
 pub(crate) const CLUSTER_ROLE_BINDING: Kind =

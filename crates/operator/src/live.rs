@@ -7,10 +7,10 @@ use kube::Client;
 use kube::api::ListParams;
 use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
 use openstack_operator_engine::engine::Key;
-use openstack_operator_model::kind::{Kind, NODE, SECRET, SERVICE};
+use openstack_operator_model::kind::{CHILD_KINDS, Kind, NODE, SECRET, SERVICE};
 use openstack_operator_model::lower::{MANAGED_BY_LABEL, MANAGER, ROTATIONS_ANNOTATION, SecretFacts};
 use openstack_operator_model::node::Node;
-use openstack_operator_services::{child_kinds, kinds};
+use openstack_operator_services::kinds;
 use serde_json::Value;
 use snafu::{ResultExt, Snafu};
 
@@ -52,7 +52,7 @@ pub(crate) struct LiveSecret {
 pub(crate) async fn read(client: &Client, namespaces: &BTreeSet<String>) -> Result<Live, Error> {
     let mut live = Live { secrets: Some(BTreeMap::new()), ..Live::default() };
     let all = namespaces.iter().flat_map(|namespace| {
-        let children = child_kinds().into_iter().filter(|kind| *kind != SECRET);
+        let children = CHILD_KINDS.iter().copied().filter(|kind| *kind != SECRET);
         kinds().into_iter().chain(children).map(move |kind| list(client, kind, namespace))
     });
     for (kind, namespace, listing) in try_join_all(all).await? {
@@ -104,10 +104,10 @@ async fn list(
     kind: Kind,
     namespace: &str,
 ) -> Result<(Kind, String, Listing<DynamicObject>), cluster::Error> {
-    let parameters = if kinds().contains(&kind) {
-        ListParams::default()
-    } else {
+    let parameters = if CHILD_KINDS.contains(&kind) {
         ListParams::default().labels(&format!("{MANAGED_BY_LABEL}={MANAGER}"))
+    } else {
+        ListParams::default()
     };
     let listed = api(client, kind, Some(namespace)).list(&parameters).await;
     Ok((kind, namespace.to_owned(), Listing::new(kind.plural, listed)?))

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use openstack_operator_model::kind::{CUSTOM_RESOURCE_DEFINITION, Kind, NODE, POD, STORAGE_CLASS};
-use openstack_operator_services::{child_kinds, kinds};
+use openstack_operator_model::kind::{CHILD_KINDS, Kind, NODE, POD, STORAGE_CLASS};
+use openstack_operator_services::kinds;
 
 /// Permissions in all namespaces. **Must not** have `*`, access to processes in pods, or roles: no workload uses the API.
 pub(crate) fn cluster_rules() -> Vec<PolicyRule> {
@@ -14,14 +14,12 @@ pub(crate) fn cluster_rules() -> Vec<PolicyRule> {
     rules.extend(rules_of_part(&own, "status", &["get", "patch"]));
     // Some API servers allow owner references that block deletion only with this permission.
     rules.extend(rules_of_part(&own, "finalizers", &["update"]));
-    rules.extend(self::rules(&child_kinds(), "", &whole));
+    rules.extend(self::rules(CHILD_KINDS, "", &whole));
     // Members of a quorum report in termination messages and get orders by annotation. Pods that a DaemonSet leaves on a
     // node that was deselected are deleted.
     rules.extend(self::rules(&[POD], "", &["get", "list", "watch", "patch", "delete"]));
     // Labels and taints select the nodes of an object.
     rules.extend(self::rules(&[NODE], "", &["get", "list", "watch"]));
-    // Kinds of other projects are watched once the cluster serves them.
-    rules.extend(self::rules(&[CUSTOM_RESOURCE_DEFINITION], "", &["list", "watch"]));
     // A storage class says whether its volumes can grow.
     rules.extend(self::rules(&[STORAGE_CLASS], "", &["get"]));
     rules.push(rule("events.k8s.io", vec!["events".to_owned()], &["create", "patch"]));
@@ -92,7 +90,7 @@ mod tests {
     #[test]
     fn permissions_are_those_that_the_engine_uses() {
         let whole = ["get", "list", "watch", "create", "patch", "delete"];
-        for kind in kinds().iter().chain(&child_kinds()) {
+        for kind in kinds().iter().chain(CHILD_KINDS) {
             assert_eq!(verbs(kind.group, kind.plural), whole, "{}", kind.kind);
         }
         assert_eq!(verbs("", "pods"), ["get", "list", "watch", "patch", "delete"]);
@@ -100,7 +98,6 @@ mod tests {
         assert_eq!(verbs("openstack.k8s.io", "keystones/finalizers"), ["update"]);
         assert_eq!(verbs("events.k8s.io", "events"), ["create", "patch"]);
         assert_eq!(verbs("", "nodes"), ["get", "list", "watch"]);
-        assert_eq!(verbs("apiextensions.k8s.io", "customresourcedefinitions"), ["list", "watch"]);
         assert_eq!(verbs("storage.k8s.io", "storageclasses"), ["get"]);
         assert_eq!(verbs("", "namespaces"), Vec::<String>::new());
     }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use clap::Args;
 use kube::Client;
 use openstack_operator_adapters::agents::NodeAgents;
-use openstack_operator_adapters::block_storage::BlockStorageV3;
 use openstack_operator_adapters::bus::ManagementBus;
 use openstack_operator_adapters::environment::SystemEnvironment;
 use openstack_operator_adapters::identity::IdentityV3;
@@ -140,7 +139,6 @@ fn runner(arguments: &Arguments, admin: &Admin, client: Client) -> Result<Runner
         bus: Arc::new(ManagementBus::new()?),
         identity: Arc::new(IdentityV3::new()?),
         agents: Arc::new(NodeAgents::new()?),
-        block_storage: Arc::new(BlockStorageV3::new()?),
         environment: Arc::new(SystemEnvironment),
     };
     Ok(Runner {

@@ -7,7 +7,7 @@ use openstack_operator_model::image::{Family, ImageDefaults};
 use openstack_operator_model::name;
 use openstack_operator_model::node::Node;
 use openstack_operator_model::service::Site;
-use openstack_operator_services::cloud::{AnyPart, Presence};
+use openstack_operator_services::cloud::Presence;
 use openstack_operator_services::{PARTS, control_plane};
 use serde_json::{Value, json};
 
@@ -28,28 +28,20 @@ pub(crate) fn document() -> Result<String, Problems> {
             images.entry(part).or_default().extend(names);
         }
     }
-    let rows: Vec<Value> = PARTS
-        .iter()
-        .map(|part| {
-            json!({
-                "field": part.field(),
-                "kind": part.kind().kind,
-                "byDefault": part.presence() == Presence::ByDefault,
-                "usedBy": used_by(*part),
-                "images": images.get(&name::part(CLOUD, part.field())),
-            })
+    let row = |field: &str, kind: &str, presence: Presence| {
+        json!({
+            "field": field,
+            "kind": kind,
+            "byDefault": presence == Presence::ByDefault,
+            "images": images.get(&name::part(CLOUD, field)),
         })
-        .collect();
+    };
+    let rows: Vec<Value> =
+        PARTS.iter().map(|part| row(part.field(), part.kind().kind, part.presence())).collect();
     // Maps with string keys always have a JSON form.
     let mut text = serde_json::to_string_pretty(&rows).unwrap_or_default();
     text.push('\n');
     Ok(text)
-}
-
-/// Parts with which a cloud has this one, unless it says otherwise.
-fn used_by(part: &dyn AnyPart) -> Vec<&'static str> {
-    let users = PARTS.iter().filter(|user| user.sources().contains(&part.kind())).map(|user| user.field());
-    if part.presence() == Presence::IfUsed { users.collect() } else { Vec::new() }
 }
 
 /// Images by the name of the part that runs them.
@@ -80,7 +72,7 @@ fn cloud(backend: &str) -> Document {
     let everywhere = json!({ "name": "compute", "nodeSelector": {} });
     let mut spec = json!({ "networkBackend": backend, "topologies": [everywhere] });
     for part in PARTS {
-        spec[part.field()] = part.smallest_block();
+        spec[part.field()] = json!({ "enabled": true });
     }
     let mut object = kube::core::DynamicObject::new(CLOUD, &kind.resource());
     object.data = json!({ "spec": spec });

@@ -8,7 +8,6 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::{CustomResourceExt, Resource};
 use openstack_operator_model::common::NameReference;
-use openstack_operator_model::foreign::ForeignKind;
 use openstack_operator_model::image::Image;
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::name;
@@ -54,9 +53,6 @@ pub trait Part: 'static {
     /// Software that its pods run on nodes and that a node can have only once.
     const NODE_CLAIM: Option<&'static str> = None;
 
-    /// Kinds of other operators that its plans contain.
-    const FOREIGN_KINDS: &'static [ForeignKind] = &[];
-
     /// Notifications of other parts that this one consumes.
     const SUBSCRIPTIONS: &'static [Subscription] = &[];
 
@@ -67,22 +63,12 @@ pub trait Part: 'static {
         false
     }
 
-    /// Whether other settings of the cloud require the service, so that it is present unless its block disables it.
-    fn is_implied(_cloud: &OpenStackControlPlaneSpec) -> bool {
-        false
-    }
-
     /// Rules of the cloud that concern the service, as pairs of CEL and message.
     fn cloud_rules() -> Vec<(String, String)> {
         Vec::new()
     }
 
-    /// Smallest block that deploys the service, besides `enabled`.
-    fn smallest_block() -> Value {
-        Value::Object(Map::new())
-    }
-
-    /// Fills in settings that inputs cannot express. Inputs are filled in after them.
+    /// Fills in settings that inputs cannot express.
     fn settle(_template: &mut Self::Template, _cloud: &Cloud<'_>) {}
 
     /// Public URL of the cloud, if this service provides it.
@@ -133,8 +119,6 @@ impl Producers {
 pub enum Presence {
     ByDefault,
     OnRequest,
-    /// If another part of the cloud can use it.
-    IfUsed,
 }
 
 /// Adapts a [`Part`] to a service of the engine.
@@ -146,7 +130,6 @@ impl<P: Part> service::Service for Deployed<P> {
     const NAME: &'static str = P::NAME;
     const DIRECTS: bool = P::DIRECTS;
     const NODE_CLAIM: Option<&'static str> = P::NODE_CLAIM;
-    const FOREIGN_KINDS: &'static [ForeignKind] = P::FOREIGN_KINDS;
 
     fn definition() -> CustomResourceDefinition {
         inputs::rules::add::<P::Template>(P::Object::crd())
@@ -200,11 +183,8 @@ pub trait AnyPart: AnyService {
     fn wave(&self) -> Wave;
     fn releases(&self) -> Releases;
     fn is_replaced(&self, cloud: &OpenStackControlPlaneSpec) -> bool;
-    fn is_implied(&self, cloud: &OpenStackControlPlaneSpec) -> bool;
     /// Schema of the part's block.
     fn block(&self) -> JSONSchemaProps;
-    /// Smallest block that deploys the part.
-    fn smallest_block(&self) -> Value;
     /// Rules of the cloud that concern the part.
     fn cloud_rules(&self) -> Vec<ValidationRule>;
     /// Fields of the part's components.
@@ -266,18 +246,8 @@ impl<P: Part> AnyPart for Entry<Deployed<P>> {
         P::is_replaced(cloud)
     }
 
-    fn is_implied(&self, cloud: &OpenStackControlPlaneSpec) -> bool {
-        P::is_implied(cloud)
-    }
-
     fn block(&self) -> JSONSchemaProps {
         block::schema(P::Object::crd(), &P::Template::declaration().inputs())
-    }
-
-    fn smallest_block(&self) -> Value {
-        let mut block = P::smallest_block();
-        block["enabled"] = Value::Bool(true);
-        block
     }
 
     fn cloud_rules(&self) -> Vec<ValidationRule> {
@@ -311,8 +281,6 @@ impl<P: Part> AnyPart for Entry<Deployed<P>> {
         let field = format!("spec.{}", P::FIELD);
         let mut template = P::Template::deserialize(block)
             .map_err(|error| Invalid::new(&field, format!("cannot be read: {error}")))?;
-        // Inputs depend on these.
-        P::settle(&mut template, cloud);
         settle::settle_topics(template.inputs(), cloud, P::KIND);
         for input in template.inputs() {
             match settle::settle(input, cloud, P::FIELD) {
@@ -321,6 +289,7 @@ impl<P: Part> AnyPart for Entry<Deployed<P>> {
                 Err(settle::Unsettled::Invalid(invalid)) => return Err(invalid),
             }
         }
+        P::settle(&mut template, cloud);
         let endpoint = P::endpoint(&template);
         Ok(Settled::Child { spec: fields(&field, &template)?, endpoint })
     }
@@ -355,18 +324,6 @@ pub(crate) fn fields(field: &str, part: &impl Serialize) -> Result<Fields, Inval
     }
 }
 
-/// Parts that a cloud has, of these.
-pub(crate) fn enabled(
-    spec: &OpenStackControlPlaneSpec,
-    parts: &[&'static dyn AnyPart],
-) -> Vec<&'static dyn AnyPart> {
-    let is_requested = |part: &&'static dyn AnyPart| spec.requests(*part) == Some(true);
-    let requested = || parts.iter().copied().filter(is_requested);
-    let used: Vec<Kind> = requested().flat_map(AnyPart::sources).collect();
-    let is_used = |part: &&'static dyn AnyPart| spec.requests(*part).is_none() && used.contains(&part.kind());
-    parts.iter().copied().filter(|part| is_requested(part) || is_used(part)).collect()
-}
-
 /// A cloud with its parts.
 pub struct Cloud<'a> {
     name: &'a str,
@@ -383,7 +340,7 @@ impl<'a> Cloud<'a> {
         spec: &'a OpenStackControlPlaneSpec,
         parts: impl Iterator<Item = &'static dyn AnyPart>,
     ) -> Self {
-        let enabled = enabled(spec, &parts.collect::<Vec<_>>());
+        let enabled: Vec<&dyn AnyPart> = parts.filter(|part| spec.has(*part)).collect();
         let subscriptions = enabled.iter().flat_map(|part| part.subscriptions()).copied().collect();
         let parts = enabled.iter().map(|part| (part.kind(), part.field())).collect();
         Self { name, spec, parts, subscriptions }

@@ -1,31 +1,30 @@
 //! Compute nodes: libvirt and nova-compute on selected nodes.
 
-use openstack_operator_model::common::{Reference, Scheduling};
+use kube::CustomResource;
+use openstack_operator_model::common::{
+    Common, ContainerSettings, Origin, Reference, Scheduling, is_default,
+};
 use openstack_operator_model::image::{Image, ImageNames};
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::Needs;
 use openstack_operator_model::oslo::{Document, SecretDocument};
 use openstack_operator_model::plan::{
-    Container, File, Host, HostPath, Mount, NodeAgents, Plan, Pod, Privilege, Probes, Registry, Variable,
-    Workload,
+    Check, Container, File, Host, HostPath, Mount, NodeAgents, Plan, Pod, Privilege, Probes, Registry,
+    Variable, Workload,
 };
 use openstack_operator_model::release::{Families, Release, Releases, Varying};
 use openstack_operator_model::service::{Context, Invalid};
-use openstack_operator_model::status::{CellServer, ComputeServer, Stage};
+use openstack_operator_model::status::{CellServer, ComputeServer, Stage, Status};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use crate::cloud::{Cloud, Part, Presence, Wave};
-use crate::control_plane::StorageBackend;
-use crate::inputs;
-use crate::nova::Peers;
+use crate::cloud::{Part, Presence, Wave};
+use crate::concern::IdentitySettings;
+use crate::inputs::{self, Input, Inputs, Link, Needed, Role};
 use crate::program::Amounts;
 use crate::shared::{self, Account, Identity};
-use crate::{nova, switch};
-
-use ceph::Ceph;
-pub use spec::*;
-
-mod ceph;
-mod spec;
+use crate::template::ServiceReference;
+use crate::{nova, placement, switch};
 
 pub const KIND: Kind = Kind::own("NovaCompute", "novacomputes");
 
@@ -42,6 +41,94 @@ const FILES: [(&str, &str); 9] = [
     ("qemu.conf", include_str!("compute/qemu.conf")),
     ("virtlogd.conf", include_str!("compute/virtlogd.conf")),
 ];
+
+/// Compute nodes: libvirt and nova-compute on every selected node, by default on nodes with label
+/// `node-role.kubernetes.io/hypervisor`.
+#[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "openstack.k8s.io",
+    version = "v1alpha1",
+    kind = "NovaCompute",
+    plural = "novacomputes",
+    namespaced,
+    status = "Status",
+    shortname = "ncp",
+    category = "openstack"
+)]
+pub struct NovaComputeSpec {
+    #[serde(flatten)]
+    pub origin: Origin,
+    #[serde(flatten)]
+    pub template: NovaComputeTemplate,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NovaComputeTemplate {
+    #[serde(default)]
+    pub keystone: IdentitySettings,
+    /// Nova of the compute nodes.
+    #[serde(default)]
+    pub nova: ServiceReference,
+    /// Placement, which must be Ready before nova-compute starts.
+    #[serde(default)]
+    pub placement: ServiceReference,
+    /// Cell of the compute nodes. Defaults to the cell whose `computeRef` names this object, else to `cell1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 10), regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
+    pub cell: Option<String>,
+    /// Virtualization type: `kvm`, `qemu` (emulation), or `auto` to detect it by booting a test VM.
+    #[serde(default)]
+    pub virt_type: VirtType,
+    /// libvirt. Resources of its pod do not include those of instances.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub libvirt: ContainerSettings,
+    #[serde(flatten)]
+    pub common: Common,
+}
+
+impl Inputs for NovaComputeTemplate {
+    fn inputs(&mut self) -> Vec<Input<'_>> {
+        let mut inputs = vec![
+            Input::Identity(&mut self.keystone),
+            Input::Service {
+                field: "nova",
+                kind: nova::KIND,
+                link: Link::Uses(Needed::Always),
+                reference: &mut self.nova.cluster_ref,
+            },
+            Input::Service {
+                field: "placement",
+                kind: placement::KIND,
+                link: Link::WaitsFor,
+                reference: &mut self.placement.cluster_ref,
+            },
+            Input::Component { field: "libvirt", settings: &mut self.libvirt },
+        ];
+        inputs.extend(inputs::pods(&mut self.common.pods, Role::Compute));
+        inputs
+    }
+}
+
+/// Virtualization type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum VirtType {
+    #[default]
+    Auto,
+    Kvm,
+    Qemu,
+}
+
+impl VirtType {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Kvm => "kvm",
+            Self::Qemu => "qemu",
+        }
+    }
+}
 
 /// Time for nova-compute to stop, with running operations on instances.
 const GRACE_SECONDS: Varying<i64> =
@@ -64,26 +151,6 @@ impl Part for Service {
         &object.spec.template
     }
 
-    fn cloud_rules() -> Vec<(String, String)> {
-        let block = "self.spec.compute";
-        vec![(
-            format!(
-                "has(self.spec.storageBackend) == has(oldSelf.spec.storageBackend) || !has(oldSelf.status) || \
-                 !has(oldSelf.status.served) || !oldSelf.status.served || has({block}) && (has({block}.enabled) && \
-                 !{block}.enabled || has({block}.ephemeral) && has({block}.ephemeral.backend))"
-            ),
-            "spec.storageBackend changes the default disks of instances: set spec.compute.ephemeral.backend to the present \
-             one, because existing disks do not move by themselves"
-                .to_owned(),
-        )]
-    }
-
-    fn settle(template: &mut NovaComputeTemplate, cloud: &Cloud<'_>) {
-        if cloud.spec.storage_backend == Some(StorageBackend::Ceph) {
-            template.ephemeral.backend.get_or_insert(EphemeralBackend::Rbd);
-        }
-    }
-
     fn needs(object: &NovaCompute) -> Needs {
         Needs::default().nodes(&scheduling(&object.spec.template))
     }
@@ -104,14 +171,11 @@ impl Part for Service {
             secret: compute.identity_secret.clone(),
         };
         let cell = cell(context, name, compute)?;
-        let ceph = Ceph::new(context)?;
-        let scripts = FILES.into_iter().chain(ceph.has_keys().then_some(ceph::SCRIPT));
-        let mut files: Vec<_> = scripts.map(|(file, text)| (file.to_owned(), File::from(text))).collect();
-        let configuration = configuration(template, &account, compute, &ceph);
-        files.push((nova::CONFIGURATION.to_owned(), configuration.into()));
+        let mut files = FILES.map(|(file, text)| (file.to_owned(), File::from(text))).to_vec();
+        files.push((nova::CONFIGURATION.to_owned(), configuration(template, &account, compute).into()));
         let bus = Variable::secret("OS_DEFAULT__TRANSPORT_URL", &cell.messaging_secret, "transport_url");
-        let secrets = [bus].into_iter().chain(account.credentials(&peers(compute).sections())).collect();
-        let mut agent = compute_agent(context, secrets, cell.messaging_port, &ceph);
+        let secrets = [bus].into_iter().chain(account.credentials(&nova::PEERS)).collect();
+        let mut agent = compute_agent(context, secrets, cell.messaging_port);
         agent.after = inputs::waits(template);
         // Without an administrator the operator cannot query the hypervisors.
         let agents = account.server.secret.is_some().then(|| NodeAgents {
@@ -122,10 +186,7 @@ impl Part for Service {
         let plan = Plan {
             files: files.into_iter().collect(),
             live_files: [(shared::CLAIMED_NODES.to_owned(), shared::claimed_nodes(context))].into(),
-            workloads: shared::with_leaving(
-                vec![libvirt(context, &ceph), agent],
-                &context.inputs.leaving_nodes(),
-            ),
+            workloads: shared::with_leaving(vec![libvirt(context), agent], &context.inputs.leaving_nodes()),
             agents,
             pull_secrets: origin.images.pull_secrets.clone(),
             additions: template.common.pods.additions.clone(),
@@ -134,10 +195,6 @@ impl Part for Service {
         shared::check_overrides(&template.common, &plan, &SecretDocument::default())?;
         Ok(plan)
     }
-}
-
-fn peers(compute: &ComputeServer) -> Peers {
-    Peers { has_volumes: compute.has_volumes, has_key_manager: compute.has_key_manager }
 }
 
 /// Cell of the nodes.
@@ -165,15 +222,9 @@ fn scheduling(template: &NovaComputeTemplate) -> Scheduling {
     shared::on_hypervisors(&template.common.pods.scheduling)
 }
 
-fn configuration(
-    template: &NovaComputeTemplate,
-    account: &Account,
-    compute: &ComputeServer,
-    ceph: &Ceph,
-) -> String {
+fn configuration(template: &NovaComputeTemplate, account: &Account, compute: &ComputeServer) -> String {
     let document = account.authtoken(Document::new().set("DEFAULT", "use_stderr", true), &[]);
-    let document = nova::common_options(shared::messaging_options(document), account, peers(compute));
-    ceph.options(document)
+    nova::common_options(shared::messaging_options(document), account)
         .set("DEFAULT", "compute_driver", "libvirt.LibvirtDriver")
         .set("libvirt", "connection_uri", "qemu:///system")
         .set("os_vif_ovs", "ovsdb_connection", switch::DATABASE)
@@ -204,7 +255,7 @@ fn on_nodes(
     Workload::on_nodes(component, pod)
 }
 
-fn libvirt(context: &Context<'_, NovaCompute>, ceph: &Ceph) -> Workload {
+fn libvirt(context: &Context<'_, NovaCompute>) -> Workload {
     let NovaComputeSpec { origin, template } = &context.object.spec;
     let names = ImageNames { kolla: "nova-libvirt", debian: "libvirt" };
     let image =
@@ -227,7 +278,9 @@ fn libvirt(context: &Context<'_, NovaCompute>, ceph: &Ceph) -> Workload {
         privilege: Privilege::NodeRoot,
         ..Container::default()
     };
-    let mut libvirt = Container {
+    let answers =
+        || Check::Command(shared::command(["virsh", "-c", "qemu:///system", "version", "--daemon"]));
+    let libvirt = Container {
         name: "libvirtd",
         image,
         // Without dumb-init: libvirtd itself must leave the cgroups of the pod.
@@ -255,38 +308,28 @@ fn libvirt(context: &Context<'_, NovaCompute>, ceph: &Ceph) -> Workload {
             shared::host("cgroup", "/sys/fs/cgroup", HostPath::Existing),
         ],
         probes: Probes {
-            startup: Some(shared::probe(ceph.check(), 3, 10, 200)),
-            readiness: Some(shared::probe(ceph.check(), 30, 10, 3)),
+            startup: Some(shared::probe(answers(), 3, 10, 200)),
+            readiness: Some(shared::probe(answers(), 30, 10, 3)),
             liveness: None,
         },
         resources,
         privilege: Privilege::NodeRoot,
         ..Container::default()
     };
-    libvirt.mounts.extend(ceph.libvirt_mounts());
     on_nodes(context, "libvirt", Host::NetworkAndProcesses, vec![detect], libvirt)
 }
 
-fn compute_agent(
-    context: &Context<'_, NovaCompute>,
-    secrets: Vec<Variable>,
-    bus_port: u16,
-    ceph: &Ceph,
-) -> Workload {
+fn compute_agent(context: &Context<'_, NovaCompute>, secrets: Vec<Variable>, bus_port: u16) -> Workload {
     let NovaComputeSpec { origin, template } = &context.object.spec;
     let names = ImageNames::same("nova-compute");
     let image = shared::component_image(context, names, &Image::default(), &template.common.pods, origin);
     let resources = shared::resources(&template.common.pods.container.resources, AMOUNTS);
     let run = || shared::host_directory("run-libvirt", "/run/libvirt");
-    let settings = vec![
-        Variable::text("USER_NUMBER", nova::USER.to_string()),
-        Variable::text("DISK_BACKEND", ceph.backend()),
-    ];
     let prepare = Container {
         name: "prepare",
         image: image.clone(),
         command: shared::script("/etc/openstack/prepare.sh"),
-        environment: [owner(context), settings].concat(),
+        environment: [owner(context), vec![Variable::text("USER_NUMBER", nova::USER.to_string())]].concat(),
         mounts: vec![
             shared::file("prepare.sh", "/etc/openstack/prepare.sh"),
             shared::file("claim.sh", "/etc/openstack/claim.sh"),
@@ -307,7 +350,7 @@ fn compute_agent(
         Variable::text("OS_VNC__SERVER_PROXYCLIENT_ADDRESS", "$(HOST_IP)"),
     ];
     environment.extend(secrets);
-    let mut agent = Container {
+    let agent = Container {
         name: "nova-compute",
         image,
         command: shared::script("/etc/openstack/compute.sh"),
@@ -327,7 +370,6 @@ fn compute_agent(
         privilege: Privilege::Node,
         ..Container::default()
     };
-    agent.mounts.extend(ceph.agent_mounts());
     let mut workload = on_nodes(context, "nova-compute", Host::Network, vec![prepare], agent);
     workload.pod.grace_seconds = GRACE_SECONDS.of(context.runtime);
     workload

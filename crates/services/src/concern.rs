@@ -117,15 +117,6 @@ pub struct IdentityAddress {
     pub auth_url: Option<String>,
 }
 
-/// Ceph cluster that stores data of the service.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct CephSettings {
-    /// CephStorage object with the pools and users.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cluster_ref: Option<NameReference>,
-}
-
 /// Memcached servers that cache validated tokens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -140,40 +131,6 @@ pub struct CacheSettings {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 32), inner(length(min = 1, max = 253), regex(pattern = schema::HOST_PORT)))]
     pub servers: Vec<String>,
-}
-
-/// Key-value store that coordinates the pods of the service: a Valkey object, or existing Redis or Valkey servers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [
-    { "rule": "!has(self.clusterRef) || !has(self.servers)", "message": "clusterRef excludes servers: set clusterRef for a Valkey object, or servers for existing servers" },
-    { "rule": "!has(self.sentinel) && !has(self.secretRef) && !has(self.database) || has(self.servers)", "message": "sentinel, secretRef and database require servers: a Valkey object has its own" },
-    { "rule": "!has(self.sentinelSecretRef) || has(self.sentinel)", "message": "sentinelSecretRef requires sentinel: name the primary in sentinel" },
-    { "rule": "!has(self.servers) || size(self.servers) == 1 || has(self.sentinel)", "message": "several servers require sentinel: list the Sentinels in servers and name the primary in sentinel, or list one server" },
-]))]
-pub struct KeyValueSettings {
-    /// Valkey object to use.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cluster_ref: Option<NameReference>,
-    /// Existing server as `host:port`. With `sentinel`, the existing Sentinels.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 253), regex(pattern = schema::HOST_PORT)))]
-    pub servers: Vec<String>,
-    /// Name of the primary at the existing Sentinels.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
-    pub sentinel: Option<String>,
-    /// Secret with `username` and `password` for the existing servers, of letters, digits and `-._~`. The user of a server
-    /// with a password only is `default`. Without it, clients do not log in.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub secret_ref: Option<NameReference>,
-    /// Secret with `password` of the existing Sentinels. Without it, clients do not log in there.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sentinel_secret_ref: Option<NameReference>,
-    /// Number of the database on the existing servers. Defaults to 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 1023))]
-    pub database: Option<u16>,
 }
 
 /// Memcached servers that cache tokens and other data of the service.

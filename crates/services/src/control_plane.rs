@@ -50,10 +50,10 @@ impl service::Service for Service {
         if status.as_ref().is_some_and(|status| have_reached(spec.release, status)) {
             return Needs::default();
         }
-        let name = metadata.name.as_deref().unwrap_or_default();
-        let parts = cloud::enabled(spec, PARTS);
-        let reference = |part: &&dyn AnyPart| Reference::new(part.kind(), name::part(name, part.field()));
-        Needs { parts: parts.iter().map(reference).collect(), ..Needs::default() }
+        let cloud = metadata.name.as_deref().unwrap_or_default();
+        let parts = PARTS.iter().filter(|part| spec.has(**part));
+        let reference = |part: &&dyn AnyPart| Reference::new(part.kind(), name::part(cloud, part.field()));
+        Needs { parts: parts.map(reference).collect(), ..Needs::default() }
     }
 
     fn plan(context: &Context<'_, OpenStackControlPlane>) -> Result<Plan, Invalid> {

@@ -178,7 +178,7 @@ fn add_database_tasks(heat: &mut Program<'_, Heat>) {
     heat.task("upgrade-check", TaskStage::Migrate, shared::upgrade_check("heat"));
     // An engine that was killed leaves its record.
     heat.plan.files.insert(CLEAN.to_owned(), include_str!("heat/clean.sh").into());
-    let removed = TaskStage::ScaleDown { components: &[ENGINE] };
+    let removed = TaskStage::ScaleDown { component: ENGINE };
     let clean = heat.task("service-clean", removed, shared::script(&shared::script_path(CLEAN)));
     mount_script(&mut clean.container, CLEAN);
 }

@@ -165,8 +165,6 @@ fn container(
         command,
         environment: vec![
             Variable::text("DJANGO_SETTINGS_MODULE", SETTINGS_MODULE),
-            // Each page would log hundreds of lines about the scope of tokens.
-            Variable::text("PYTHONWARNINGS", "ignore::UserWarning:oslo_policy.policy"),
             Variable::secret("SECRET_KEY", secret, SECRET_KEY),
             Variable::field("POD_IP", "status.podIP"),
         ],

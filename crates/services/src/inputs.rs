@@ -8,11 +8,8 @@ use openstack_operator_model::common::{
 use openstack_operator_model::kind::Kind;
 use openstack_operator_model::need::Needs;
 
-use crate::concern::{
-    CacheSettings, CephSettings, DatabaseSettings, IdentityAddress, IdentitySettings, KeyValueSettings,
-    MessagingSettings,
-};
-use crate::{ceph, keystone, mariadb, memcached, rabbitmq, valkey};
+use crate::concern::{CacheSettings, DatabaseSettings, IdentityAddress, IdentitySettings, MessagingSettings};
+use crate::{keystone, mariadb, memcached, rabbitmq};
 
 pub(crate) mod rules;
 
@@ -53,15 +50,9 @@ pub enum Input<'a> {
         settings: &'a mut MessagingSettings,
     },
     Cache(&'a mut CacheSettings),
-    KeyValue {
-        needed: Needed,
-        settings: &'a mut KeyValueSettings,
-    },
     Identity(&'a mut IdentitySettings),
     /// Identity service, for a service without a user of its own.
     IdentityAddress(&'a mut IdentityAddress),
-    /// Ceph storage, if the cloud has it. Workloads that use it wait until its pools and users exist.
-    Storage(&'a mut CephSettings),
     /// Another service.
     Service {
         field: &'static str,
@@ -189,21 +180,9 @@ fn add_need(needs: Needs, input: Input<'_>) -> Needs {
         Input::Cache(settings) => {
             needs.object(&cluster("cache"), memcached::KIND, settings.cluster_ref.as_ref())
         }
-        Input::KeyValue { settings, .. } => {
-            let field = KEY_VALUE;
-            let sentinel_secret = name(settings.sentinel_secret_ref.as_ref());
-            needs
-                .object(&cluster(field), valkey::KIND, settings.cluster_ref.as_ref())
-                .secret(&secret(field), name(settings.secret_ref.as_ref()), &LOGIN)
-                .secret(&format!("spec.{field}.sentinelSecretRef"), sentinel_secret, &["password"])
-        }
         Input::Identity(settings) => identity_needs(needs, settings),
         Input::IdentityAddress(address) => {
             needs.object(&cluster("keystone"), keystone::KIND, address.cluster_ref.as_ref())
-        }
-        Input::Storage(settings) => {
-            let reference = settings.cluster_ref.as_ref();
-            needs.object(&cluster("ceph"), ceph::KIND, reference).later(ceph::KIND, name(reference))
         }
         Input::Service { field, kind, link, reference } => {
             let reference = reference.as_ref();
@@ -225,8 +204,6 @@ fn add_need(needs: Needs, input: Input<'_>) -> Needs {
     }
 }
 
-/// Field of the key-value store.
-pub(crate) const KEY_VALUE: &str = "keyValue";
 /// Keys of a Secret with a login.
 const LOGIN: [&str; 2] = ["username", "password"];
 /// Keys of a Secret with an application credential.
@@ -270,9 +247,6 @@ pub(crate) fn waits<T: Inputs + Clone>(settings: &T) -> Vec<Reference> {
     let waits = settings.inputs().into_iter().filter_map(|input| match input {
         Input::Service { kind, link: Link::WaitsFor, reference, .. } => {
             Some(Reference::new(kind, reference.as_ref()?.name.clone()))
-        }
-        Input::Storage(settings) => {
-            Some(Reference::new(ceph::KIND, settings.cluster_ref.as_ref()?.name.clone()))
         }
         _ => None,
     });

@@ -2,17 +2,14 @@
 
 use std::sync::LazyLock;
 
-use openstack_operator_model::foreign::{ForeignKind, ROUTES};
-use openstack_operator_model::kind::{CHILD_KINDS, Kind};
+use openstack_operator_model::kind::Kind;
 use openstack_operator_model::service::{AnyService, Entry};
 use openstack_operator_model::status::Stage;
 
 use cloud::{AnyPart, Deployed};
 
 pub mod barbican;
-pub mod ceph;
 pub mod chassis;
-pub mod cinder;
 pub mod cloud;
 pub mod compute;
 pub mod concern;
@@ -35,21 +32,17 @@ pub mod switch;
 pub mod template;
 #[cfg(test)]
 mod testing;
-pub mod valkey;
 
 /// All parts of a cloud, in startup order. A new service is one file and one line here.
 pub static PARTS: &[&dyn AnyPart] = &[
     &Entry::<Deployed<mariadb::Service>>::new(),
     &Entry::<Deployed<rabbitmq::Service>>::new(),
     &Entry::<Deployed<memcached::Service>>::new(),
-    &Entry::<Deployed<valkey::Service>>::new(),
     &Entry::<Deployed<ovn::Service>>::new(),
-    &Entry::<Deployed<ceph::Service>>::new(),
     &Entry::<Deployed<keystone::Service>>::new(),
     &Entry::<Deployed<glance::Service>>::new(),
     &Entry::<Deployed<placement::Service>>::new(),
     &Entry::<Deployed<neutron::Service>>::new(),
-    &Entry::<Deployed<cinder::Service>>::new(),
     &Entry::<Deployed<nova::Service>>::new(),
     &Entry::<Deployed<compute::Service>>::new(),
     &Entry::<Deployed<barbican::Service>>::new(),
@@ -81,23 +74,6 @@ pub fn fields_beyond_identity() -> impl Iterator<Item = &'static str> {
     let needed: Vec<Kind> =
         identity().flat_map(|part| [vec![part.kind()], part.sources()].concat()).collect();
     PARTS.iter().filter(move |part| !needed.contains(&part.kind())).map(|part| part.field())
-}
-
-/// Kinds of other projects that plans are lowered to.
-pub fn foreign_kinds() -> Vec<ForeignKind> {
-    let declared = ALL.iter().flat_map(|service| service.foreign_kinds());
-    [ROUTES].iter().chain(declared).copied().collect()
-}
-
-/// Kinds of all objects that the operator writes, besides its own: those of Kubernetes, and those of other projects.
-pub fn child_kinds() -> Vec<Kind> {
-    let mut kinds = CHILD_KINDS.to_vec();
-    for ForeignKind { kind, .. } in foreign_kinds() {
-        if !kinds.contains(&kind) {
-            kinds.push(kind);
-        }
-    }
-    kinds
 }
 
 /// Kinds of all services.

@@ -53,9 +53,7 @@ const INSTALL: &str = "install.sh";
 /// Key of the secret that Nova shares with metadata agents.
 pub(crate) const METADATA_KEY: &str = "secret";
 /// Services that Nova calls, each with its own configuration section. The first is for service tokens.
-const PEERS: [&str; 4] = ["service_user", "placement", "neutron", "glance"];
-/// Section of the block storage service.
-const VOLUMES: &str = "cinder";
+pub(crate) const PEERS: [&str; 5] = ["service_user", "placement", "neutron", "glance", "cinder"];
 /// Path of the noVNC page.
 const CONSOLE_PAGE: &str = "vnc_lite.html";
 
@@ -102,10 +100,9 @@ impl Part for Service {
         let cache = shared::cache_servers(context, &template.cache.servers)?;
         let registration = nova.registration("compute", "OpenStack Compute", "/v2.1");
         let url = registration.internal.clone();
-        let peers = peers(template);
-        let account = nova.register(&template.keystone, &[registration], &peers.sections(), &cache)?;
+        let account = nova.register(&template.keystone, &[registration], &PEERS, &cache)?;
         replace_users(&mut nova.environment, &template.service_auth);
-        configure(&mut nova, &account, peers, &cache);
+        configure(&mut nova, &account, &cache);
         add_api(&mut nova);
         add_metadata(&mut nova, &metadata_secret);
         let scheduler = add_worker(&mut nova, "nova-scheduler", &template.scheduler.component, bus.port);
@@ -125,8 +122,6 @@ impl Part for Service {
             identity_method: account.method,
             console_url,
             cells: cell::servers(context, &bus, &cells),
-            has_volumes: peers.has_volumes,
-            has_key_manager: peers.has_key_manager,
         };
         nova.plan.provides = Provides { compute: Some(compute), ..Provides::default() };
         nova.finish()
@@ -159,47 +154,21 @@ fn cell0(database: &NovaDatabase) -> &str {
     database.cell_database.as_deref().unwrap_or("nova_cell0")
 }
 
-/// Services that only some clouds have.
-#[derive(Clone, Copy)]
-pub(crate) struct Peers {
-    pub(crate) has_volumes: bool,
-    pub(crate) has_key_manager: bool,
-}
-
-impl Peers {
-    /// Configuration sections with users for other services.
-    pub(crate) fn sections(self) -> Vec<&'static str> {
-        PEERS.into_iter().chain(self.has_volumes.then_some(VOLUMES)).collect()
-    }
-}
-
-/// A user for the block storage service says that there is one, even without an object.
-fn peers(template: &NovaTemplate) -> Peers {
-    let has_user = template.service_auth.cinder_service_user_ref.is_some();
-    Peers {
-        has_volumes: template.cinder.cluster_ref.is_some() || has_user,
-        has_key_manager: template.barbican.cluster_ref.is_some(),
-    }
-}
-
 /// Options of all Nova programs, including nova-compute.
-pub(crate) fn common_options(document: Document, account: &Account, peers: Peers) -> Document {
+pub(crate) fn common_options(document: Document, account: &Account) -> Document {
     let mut document = document
         .set("DEFAULT", "state_path", "/var/lib/nova")
         .set("service_user", "send_service_user_token", true)
         .set("vnc", "enabled", true)
         .set("upgrade_levels", "compute", "auto");
-    for peer in peers.sections() {
+    for peer in PEERS {
         document = account.client(document, peer);
     }
-    if peers.has_volumes {
-        document = document.set(VOLUMES, "catalog_info", "block-storage::internalURL").set(
-            VOLUMES,
-            "os_region_name",
-            &account.server.region,
-        );
-    }
-    if peers.has_key_manager { account.key_manager(document) } else { document }
+    document.set("cinder", "catalog_info", "block-storage::internalURL").set(
+        "cinder",
+        "os_region_name",
+        &account.server.region,
+    )
 }
 
 /// Replaces the credentials of the Nova user by those of other users.
@@ -215,9 +184,9 @@ fn replace_users(environment: &mut Vec<Variable>, service_auth: &ServiceAuth) {
     }
 }
 
-fn configure(nova: &mut Program<'_, Nova>, account: &Account, peers: Peers, cache: &[String]) {
+fn configure(nova: &mut Program<'_, Nova>, account: &Account, cache: &[String]) {
     let template = &nova.context.object.spec.template;
-    nova.change(|document| common_options(document, account, peers));
+    nova.change(|document| common_options(document, account));
     nova.change(|document| shared::cache_options(document, &template.cache, cache));
     nova.set("scheduler", "workers", 1);
     nova.set("scheduler", "discover_hosts_in_cells_interval", 5);

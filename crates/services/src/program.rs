@@ -1,7 +1,5 @@
 //! Builder of the plan of an OpenStack service: configuration, Secrets, APIs, workers and tasks.
 
-use std::collections::BTreeSet;
-
 use openstack_operator_model::common::{Common, Component, ContainerSettings, Exposure, Origin};
 use openstack_operator_model::image::ImageNames;
 use openstack_operator_model::name;
@@ -13,7 +11,7 @@ use openstack_operator_model::plan::{
 use openstack_operator_model::service::{Context, Invalid};
 use openstack_operator_model::status::NotificationServer;
 
-use crate::concern::{KeyValueSettings, MessagingSettings};
+use crate::concern::MessagingSettings;
 use crate::shared::api::{self, Uwsgi};
 use crate::shared::{self, DatabaseClaim, MessageBus, MessagingClaim};
 use crate::template::{ApiTemplate, Notifications};
@@ -105,8 +103,6 @@ pub(crate) struct Program<'a, K> {
     /// Options whose values come from Secrets, and which the environment cannot set because they have several values. They
     /// are in a file of their own, which oslo.config reads last. Containers that are added later mount it.
     pub(crate) secret_options: SecretDocument,
-    /// Sections with a file of their own.
-    separate: BTreeSet<String>,
     /// Environment of containers that are added later.
     pub(crate) environment: Vec<Variable>,
     /// Mounts of containers that are added later, besides the configuration file.
@@ -151,7 +147,6 @@ impl<'a, K> Program<'a, K> {
             plan,
             document,
             secret_options: SecretDocument::default(),
-            separate: BTreeSet::new(),
             environment: Vec::new(),
             mounts: Vec::new(),
             internal_url,
@@ -166,21 +161,6 @@ impl<'a, K> Program<'a, K> {
     /// Changes the configuration.
     pub(crate) fn change(&mut self, change: impl FnOnce(Document) -> Document) {
         self.document = change(std::mem::take(&mut self.document));
-    }
-
-    /// Adds a configuration file beside the main one, for containers with the returned mount. It contains the overrides of the
-    /// user for its options, and all of them for a section that is in no other file.
-    pub(crate) fn additional_file(&mut self, file: &str, section: Option<&str>, document: Document) -> Mount {
-        let Project { name: directory, configuration, .. } = self.project;
-        let mut overrides =
-            self.settings.common.extra_config.get(*configuration).cloned().unwrap_or_default();
-        for (name, options) in &mut overrides {
-            options.retain(|option, _| section == Some(name) || document.contains(name, option));
-        }
-        overrides.retain(|_, options| !options.is_empty());
-        self.separate.extend(section.map(str::to_owned));
-        self.plan.files.insert(file.to_owned(), document.merge(Some(&overrides)).render().into());
-        shared::file(file, &format!("/etc/{directory}/{configuration}.d/{file}"))
     }
 
     /// Adds a database, and its connection to the environment.
@@ -198,15 +178,6 @@ impl<'a, K> Program<'a, K> {
         self.environment.push(bus.variable.clone());
         self.change(shared::messaging_options);
         Ok(bus)
-    }
-
-    /// Adds the URL of the key-value store to the environment, if the service has one. Without it, pods of the service do not
-    /// know of each other.
-    pub(crate) fn coordination(&mut self, settings: &KeyValueSettings) -> Result<(), Invalid> {
-        let url =
-            shared::coordination(self.context, &mut self.plan, settings, "OS_COORDINATION__BACKEND_URL")?;
-        self.environment.extend(url);
-        Ok(())
     }
 
     /// Sends notifications over the bus, and provides it to their consumers.
@@ -348,9 +319,7 @@ impl<'a, K> Program<'a, K> {
             self.plan.secrets.push(secret);
         }
         let file = self.project.configuration;
-        let mut overrides = self.settings.common.extra_config.get(file).cloned().unwrap_or_default();
-        overrides.retain(|section, _| !self.separate.contains(section));
-        let document = self.document.merge(Some(&overrides));
+        let document = self.document.merge(self.settings.common.extra_config.get(file));
         self.plan.files.insert(file.to_owned(), document.render().into());
         Ok(self.plan)
     }

@@ -17,15 +17,11 @@ use openstack_operator_model::service::{Context, Invalid};
 use crate::program::Amounts;
 
 pub(crate) mod api;
-mod ceph;
 mod claims;
-mod coordination;
 mod identity;
 pub(crate) mod keys;
 
-pub(crate) use ceph::*;
 pub(crate) use claims::*;
-pub(crate) use coordination::*;
 pub(crate) use identity::*;
 
 /// Label of compute nodes.
@@ -117,10 +113,9 @@ pub(crate) fn check_extra_config(common: &Common, files: &[&str]) -> Result<(), 
 }
 
 /// Fields that set options which pods get by their environment.
-const FIELDS: [(&str, &str); 16] = [
+const FIELDS: [(&str, &str); 10] = [
     ("CONNECTION", "`database`"),
     ("TRANSPORT_URL", "`messaging` of the service or of its cell"),
-    ("BACKEND_URL", "`keyValue`"),
     ("USERNAME", "`keystone`"),
     ("PASSWORD", "`keystone`"),
     ("APPLICATION_CREDENTIAL_ID", "`keystone`"),
@@ -129,11 +124,6 @@ const FIELDS: [(&str, &str); 16] = [
     ("BRIDGE_MAPPINGS", "`ovs`"),
     ("S3_STORE_ACCESS_KEY", "`storage.s3`"),
     ("S3_STORE_SECRET_KEY", "`storage.s3`"),
-    ("BACKUP_S3_STORE_ACCESS_KEY", "`backup.s3`"),
-    ("BACKUP_S3_STORE_SECRET_KEY", "`backup.s3`"),
-    ("ENABLED_BACKENDS", "`backends`"),
-    ("CLUSTER", "`backends`"),
-    ("GRACEFUL_SHUTDOWN_TIMEOUT", "`shutdownSeconds`"),
 ];
 
 /// Rejects options that pods get by their environment or by a file of a Secret: oslo.config prefers both to the main file,

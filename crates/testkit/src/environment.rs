@@ -68,8 +68,7 @@ impl Environment for FakeEnvironment {
         self.generate(length, "")
     }
 
-    fn bytes(&self, prefix: &[u8], length: usize, _encoding: Encoding) -> String {
-        let length = prefix.len() + length;
+    fn bytes(&self, length: usize, _encoding: Encoding) -> String {
         // 43 characters and the padding are 32 bytes. The unused bits of the last character must be 0, as in `A`.
         let characters = (length * 8).div_ceil(6);
         self.generate(characters, &"=".repeat(characters.next_multiple_of(4) - characters))
@@ -128,7 +127,7 @@ mod tests {
         let password = environment.password(32);
         assert_eq!(password.len(), 32);
         assert!(password.chars().all(|character| character.is_ascii_alphanumeric()));
-        let key = environment.bytes(&[], 32, Encoding::Base64Url);
+        let key = environment.bytes(32, Encoding::Base64Url);
         assert_eq!(BASE64_URL_SAFE.decode(&key).unwrap().len(), 32);
         assert_ne!(password, environment.password(32));
         assert_eq!(environment.generated().len(), 3);

@@ -6,21 +6,17 @@ use serde_json::Value;
 
 /// Fields that the operator does not support, with the reason.
 const EXCEPTIONS: [(&str, &str, &str); 6] = [
-    (
-        "OpenStackControlPlane",
-        "spec.storageBackend",
-        "it requires spec.ceph, which has the Secret of the Ceph cluster",
-    ),
+    ("OpenStackControlPlane", "spec.storageBackend", "each service names its own storage"),
     ("OpenStackControlPlane", "spec.tls", "TLS ends at the Gateway"),
+    ("OpenStackControlPlane", "spec.cinder", "Cinder is not among the services"),
     ("OpenStackControlPlane", "spec.horizon", "Horizon is not among the services"),
     ("Glance", "spec.storage.rbd.cephClientRef", "the keys are in the Secret of cephSecretRef"),
-    ("Cinder", "spec.backends.0.rbd.cephClientRef.namespace", "the key is in the Secret of cephSecretRef"),
     ("OVNChassis", "metadata.ownerReferences", "the operator owns the chassis that it writes"),
 ];
 
 /// Kinds with an example.
-const KINDS: [&str; 8] =
-    ["OpenStackControlPlane", "Keystone", "Glance", "Placement", "Nova", "Neutron", "Cinder", "OVNChassis"];
+const KINDS: [&str; 7] =
+    ["OpenStackControlPlane", "Keystone", "Glance", "Placement", "Nova", "Neutron", "OVNChassis"];
 
 /// The examples without status and exceptions, in the operator's API group. A second example of a kind is a fragment,
 /// which is merged over the first.

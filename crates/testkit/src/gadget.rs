@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::DynamicObject;
 use openstack_operator_model::common::{Reference, ResourceAmounts, Resources, Scheduling};
-use openstack_operator_model::foreign::{ForeignKind, Readiness};
 use openstack_operator_model::kind::Kind;
-use openstack_operator_model::need::{ForeignNeed, Needs, Resolved};
+use openstack_operator_model::need::{Needs, Resolved};
 use openstack_operator_model::oslo::SecretDocument;
 use openstack_operator_model::plan::{
-    Certificate, Change, Check, Container, Controller, Cron, Encoding, Entry, File, ForeignObject, Issuer,
-    KeyRing, Mount, NetworkService, Piece, Plan, Pod, Port, Probe, Probes, Reach, Schedule, SecretContent,
-    SecretKey, SecretPlan, Task, TaskInput, TaskStage, Workload,
+    Certificate, Change, Check, Container, Controller, Cron, Encoding, Entry, File, Issuer, KeyRing, Mount,
+    NetworkService, Piece, Plan, Pod, Port, Probe, Probes, Reach, Schedule, SecretContent, SecretKey,
+    SecretPlan, Task, TaskInput, TaskStage, Workload,
 };
 use openstack_operator_model::service::{AnyObject, AnyService, Invalid, Site};
 use serde_json::Value;
@@ -22,18 +21,11 @@ const LOGO: [u8; 4] = [0x89, b'P', b'N', b'G'];
 
 /// The service. Its spec has `names` of its certificate, `request` of a rotation, `login`, a Secret of the user whose key
 /// `password` is in its configuration, `file`, the content of a file that its task uses, `waitsFor`, the gadget that its
-/// task waits for, `purge`, whether it has a schedule, `onDeletion`, whether it has a task for its deletion, and `part`, the size
-/// of a part that another operator makes.
+/// task waits for, and `purge`, whether it has a schedule.
 pub struct Gadget;
 
 impl Gadget {
     pub const KIND: Kind = Kind::own("Gadget", "gadgets");
-    /// Kind of another operator.
-    pub const PART: ForeignKind = ForeignKind {
-        kind: Kind::new("example.com", "v1", "Part", "parts"),
-        project: "parts-operator",
-        readiness: Readiness::Condition("Ready"),
-    };
 
     /// The plan of an object with this name and spec.
     pub fn plan(name: &str, spec: &Value) -> Plan {
@@ -68,17 +60,14 @@ impl Gadget {
                 ("task.conf".to_owned(), File::Text(text("file"))),
                 ("logo.png".to_owned(), File::Bytes(LOGO.to_vec())),
             ]),
-            tasks: [Task {
+            tasks: vec![Task {
                 name: "configure",
                 stage: TaskStage::Configure,
                 user: 1000,
                 container: Container { mounts: vec![file], ..container("configure") },
                 repeat_on: vec![TaskInput::File("task.conf".to_owned()), TaskInput::Secret(part("server"))],
                 after: waits_for.map(|name| Reference::new(Self::KIND, name)).into_iter().collect(),
-            }]
-            .into_iter()
-            .chain((spec["onDeletion"] == true).then(remove))
-            .collect(),
+            }],
             schedules: (spec["purge"] != false).then(purge).into_iter().collect(),
             workloads: vec![Workload {
                 component: "server".into(),
@@ -109,17 +98,6 @@ fn purge() -> Schedule {
         user: 1000,
         container: container("purge"),
         deadline_seconds: 600,
-    }
-}
-
-fn remove() -> Task {
-    Task {
-        name: "remove",
-        stage: TaskStage::Deletion,
-        user: 1000,
-        container: container("remove"),
-        repeat_on: Vec::new(),
-        after: Vec::new(),
     }
 }
 
@@ -173,8 +151,8 @@ fn secrets(name: &str, spec: &Value) -> Vec<SecretPlan> {
             ..SecretPlan::with_entries(
                 &part("values"),
                 [
-                    ("bytes", Entry::Bytes { prefix: &[1, 0], length: 14, encoding: Encoding::Base64 }),
-                    ("fernet", Entry::Bytes { prefix: &[], length: 32, encoding: Encoding::Base64Url }),
+                    ("bytes", Entry::Bytes { length: 16, encoding: Encoding::Base64 }),
+                    ("fernet", Entry::Bytes { length: 32, encoding: Encoding::Base64Url }),
                     ("password", Entry::Password { length: 32 }),
                     ("uuid", Entry::Uuid),
                 ],
@@ -206,28 +184,6 @@ fn options(name: &str, spec: &Value) -> Vec<Piece> {
     document.template()
 }
 
-/// The part of a gadget, whose login is in a Secret that the other operator writes.
-fn part_need(name: &str) -> ForeignNeed {
-    ForeignNeed {
-        kind: Gadget::PART.kind,
-        name: format!("{name}-part"),
-        secrets: vec![format!("{name}-part-login")],
-    }
-}
-
-/// Adds the part. Its address is in a file once it is known, and its login in a Secret.
-fn add_part(plan: &mut Plan, name: &str, size: &Value, inputs: &Resolved) {
-    let ForeignNeed { kind, name: part, secrets } = part_need(name);
-    let spec = serde_json::json!({ "size": size });
-    plan.foreign.push(ForeignObject { kind: Gadget::PART, name: part.clone(), spec });
-    let password = secrets.into_iter().map(|secret| Piece::Value(SecretKey::new(secret, "password")));
-    let entries = [("password", Entry::Template(password.collect()))];
-    plan.secrets.push(SecretPlan::with_entries(&format!("{name}-login"), entries));
-    let status = inputs.foreign.get(&(kind, part));
-    let address = status.and_then(|status| status["address"].as_str()).unwrap_or_default();
-    plan.live_files.insert("part-address".to_owned(), address.to_owned());
-}
-
 impl AnyService for Gadget {
     fn kind(&self) -> Kind {
         Self::KIND
@@ -245,10 +201,6 @@ impl AnyService for Gadget {
         false
     }
 
-    fn foreign_kinds(&self) -> &'static [ForeignKind] {
-        &[Self::PART]
-    }
-
     fn decode(&self, object: &DynamicObject) -> Result<Box<dyn AnyObject>, Invalid> {
         Ok(Box::new(GadgetObject(object.clone())))
     }
@@ -260,26 +212,19 @@ impl AnyObject for GadgetObject {
     fn needs(&self) -> Needs {
         let Self(object) = self;
         let spec = &object.data["spec"];
-        let name = object.metadata.name.clone().unwrap_or_default();
-        let foreign = spec.get("part").map(|_| part_need(&name)).into_iter().collect();
-        Needs { foreign, ..Needs::default() }
+        Needs::default()
             .secret("spec.login", spec["login"].as_str(), &["password"])
             .before_tasks(Gadget::KIND, spec["waitsFor"].as_str())
     }
 
     fn plan(
         &self,
-        inputs: &Resolved,
+        _inputs: &Resolved,
         _site: &Site,
         _memory: &BTreeMap<String, String>,
     ) -> Result<Plan, Invalid> {
         let Self(object) = self;
         let name = object.metadata.name.clone().unwrap_or_default();
-        let spec = &object.data["spec"];
-        let mut plan = Gadget::plan(&name, spec);
-        if let Some(size) = spec.get("part") {
-            add_part(&mut plan, &name, size, inputs);
-        }
-        Ok(plan)
+        Ok(Gadget::plan(&name, &object.data["spec"]))
     }
 }

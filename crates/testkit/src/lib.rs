@@ -12,7 +12,6 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use crate::agents::{AgentEntry, AgentState, FakeAgents};
-pub use crate::block_storage::{BlockStorageState, FakeBlockStorage, TypeEntry};
 pub use crate::bus::{BusState, FakeBus};
 pub use crate::cluster::{Announced, FakeCluster, OldCrd};
 pub use crate::environment::FakeEnvironment;
@@ -27,7 +26,6 @@ pub use crate::world::World;
 pub use crate::yaml::{documents, yaml};
 
 mod agents;
-mod block_storage;
 mod bus;
 mod cluster;
 mod environment;

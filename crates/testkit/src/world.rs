@@ -7,7 +7,6 @@ use openstack_operator_model::kind::{CHILD_KINDS, Kind, NODE, POD, STORAGE_CLASS
 use serde_json::{Value, json};
 
 use crate::agents::FakeAgents;
-use crate::block_storage::FakeBlockStorage;
 use crate::bus::FakeBus;
 use crate::cluster::FakeCluster;
 use crate::environment::FakeEnvironment;
@@ -28,7 +27,6 @@ pub struct World {
     pub bus: Arc<FakeBus>,
     pub identity: Arc<FakeIdentity>,
     pub agents: Arc<FakeAgents>,
-    pub block_storage: Arc<FakeBlockStorage>,
     kinds: Vec<Kind>,
 }
 
@@ -43,7 +41,6 @@ impl World {
             bus: Arc::new(FakeBus::new(script.clone())),
             identity: Arc::new(FakeIdentity::new(script.clone())),
             agents: Arc::new(FakeAgents::new(script.clone())),
-            block_storage: Arc::new(FakeBlockStorage::new(script.clone())),
             kinds: CHILD_KINDS
                 .iter()
                 .chain([&POD, &NODE, &STORAGE_CLASS])
@@ -66,7 +63,6 @@ impl World {
             bus: Arc::new(self.bus.fork(script.clone())),
             identity: Arc::new(self.identity.fork(script.clone())),
             agents: Arc::new(self.agents.fork(script.clone())),
-            block_storage: Arc::new(self.block_storage.fork(script.clone())),
             kinds: self.kinds.clone(),
             script,
             environment,
@@ -80,7 +76,6 @@ impl World {
             bus: self.bus.clone(),
             identity: self.identity.clone(),
             agents: self.agents.clone(),
-            block_storage: self.block_storage.clone(),
             environment: self.environment.clone(),
         }
     }
@@ -150,7 +145,6 @@ impl World {
             ("bus", json!(self.bus.states())),
             ("identity", json!(self.identity.states())),
             ("agents", json!(self.agents.states())),
-            ("block storage", json!(self.block_storage.states())),
         ];
         let generated = self.environment.generated();
         self.cluster.with_store(|store| fingerprint(store, &generated, &servers))

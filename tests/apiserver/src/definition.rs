@@ -6,10 +6,9 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use openstack_operator_model::kind::{GROUP, Kind, VERSION};
-use openstack_operator_services::{ALL, foreign_kinds, kinds};
+use openstack_operator_model::kind::{GROUP, VERSION};
+use openstack_operator_services::{ALL, kinds};
 use openstack_operator_smoke::wait::{await_condition, eventually};
-use serde_json::json;
 use tokio::sync::OnceCell;
 
 use crate::server::MANAGER;
@@ -35,7 +34,6 @@ async fn install_all(client: &Client) -> Result<()> {
         })
         .await?;
     }
-    install_foreign(client, &api).await?;
     // The API server serves requests a moment after it reports Established.
     eventually("every kind to be served", ESTABLISHMENT, async || {
         let served = client.list_api_group_resources(&format!("{GROUP}/{VERSION}")).await?;
@@ -44,40 +42,6 @@ async fn install_all(client: &Client) -> Result<()> {
         Ok(())
     })
     .await
-}
-
-/// Installs a definition that accepts every object for each kind of another project that the cluster does not serve.
-async fn install_foreign(client: &Client, api: &Api<CustomResourceDefinition>) -> Result<()> {
-    for kind in foreign_kinds().into_iter().map(|foreign| foreign.kind) {
-        let name = kind.definition();
-        if api.get_opt(&name).await?.is_some() {
-            continue;
-        }
-        install_one(api, &permissive(kind)?).await.with_context(|| format!("failed to install {name}"))?;
-        eventually(&format!("{name} to be served"), ESTABLISHMENT, async || {
-            let served = client.list_api_group_resources(&kind.api_version()).await?;
-            ensure!(served.resources.iter().any(|resource| resource.name == kind.plural), "it is not served");
-            Ok(())
-        })
-        .await?;
-    }
-    Ok(())
-}
-
-fn permissive(kind: Kind) -> Result<CustomResourceDefinition> {
-    let any = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
-    let definition = json!({
-        "metadata": { "name": kind.definition() },
-        "spec": {
-            "group": kind.group, "scope": "Namespaced",
-            "names": { "kind": kind.kind, "plural": kind.plural },
-            "versions": [{
-                "name": kind.version, "served": true, "storage": true,
-                "schema": { "openAPIV3Schema": any }, "subresources": { "status": {} },
-            }],
-        },
-    });
-    Ok(serde_json::from_value(definition)?)
 }
 
 async fn install_one(api: &Api<CustomResourceDefinition>, wanted: &CustomResourceDefinition) -> Result<()> {

@@ -12,7 +12,6 @@ use openstack_operator_model::kind::{
 use openstack_operator_model::lower::{
     Instance, Manifest, Observed, Phase, SecretFacts, Source, lower, manifest, task,
 };
-use openstack_operator_model::lower::task::{Extent, Removed};
 use openstack_operator_model::need::{ObjectNeed, Resolved};
 use openstack_operator_model::plan::{CERTIFICATE_KEYS, Plan, SSH_KEYS, SecretContent, SecretPlan};
 use openstack_operator_model::service::{AnyObject, AnyService, Site};
@@ -189,12 +188,11 @@ impl Planned {
     pub fn manifests(&self) -> Vec<Manifest> {
         let facts = SecretFacts { revision: "1".to_owned(), rotations: 1 };
         let secrets = self.plan.secrets.iter().map(|secret| (secret.name.clone(), facts.clone()));
-        let removed = || Removed { pods: vec!["removed-1".to_owned()], extent: Extent::Pods };
-        let components = task::recorded_scale(&self.plan).into_keys();
+        let removed = task::recorded_scale(&self.plan).into_keys();
         let changed = Observed {
             installed: Some("another".to_owned()),
             secrets: secrets.collect(),
-            removed: components.map(|component| (component, removed())).collect(),
+            removed_pods: removed.map(|component| (component, vec!["removed-1".to_owned()])).collect(),
         };
         let mut all: Vec<Manifest> =
             self.plan.secrets.iter().map(|plan| secret(&self.instance, plan)).collect();

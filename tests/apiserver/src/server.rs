@@ -8,8 +8,8 @@ use kube::client::Body;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, TypeMeta};
 use kube::discovery::{self, Scope};
 use kube::{Client, Resource};
-use openstack_operator_model::kind::{GROUP, Kind};
-use openstack_operator_services::{child_kinds, kinds};
+use openstack_operator_model::kind::{CHILD_KINDS, GROUP, Kind};
+use openstack_operator_services::kinds;
 use openstack_operator_smoke::Sandbox;
 use serde_json::Value;
 
@@ -109,7 +109,7 @@ impl Server {
 
     /// The operator's kinds need no discovery, which may not list them yet.
     async fn resource(&self, types: &TypeMeta) -> Result<(ApiResource, Scope)> {
-        let known: Vec<Kind> = kinds().into_iter().chain(child_kinds()).collect();
+        let known: Vec<Kind> = kinds().into_iter().chain(CHILD_KINDS.iter().copied()).collect();
         let is_meant = |kind: &&Kind| kind.kind == types.kind && kind.api_version() == types.api_version;
         if let Some(kind) = known.iter().find(is_meant) {
             return Ok((kind.resource(), Scope::Namespaced));

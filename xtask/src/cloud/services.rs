@@ -21,16 +21,12 @@ struct Service {
     field: String,
     /// Whether a cloud that does not mention the service has it.
     by_default: bool,
-    /// Services with which a cloud that does not mention the service has it.
-    used_by: Vec<String>,
     images: Vec<String>,
 }
 
 impl Service {
-    fn is_in(&self, cloud: &Value, services: &[Self]) -> bool {
-        let mut users = services.iter().filter(|service| self.used_by.contains(&service.field));
-        let mut is_used = || users.any(|user| user.is_in(cloud, services));
-        cloud["spec"][&self.field]["enabled"].as_bool().unwrap_or_else(|| self.by_default || is_used())
+    fn is_in(&self, cloud: &Value) -> bool {
+        cloud["spec"][&self.field]["enabled"].as_bool().unwrap_or(self.by_default)
     }
 }
 
@@ -39,25 +35,12 @@ pub(crate) fn images(directories: &Directories, samples: &[PathBuf]) -> Result<V
     let services = list(directories)?;
     let mut images: BTreeSet<String> = TOOLS.map(ToOwned::to_owned).into();
     for sample in samples {
-        for cloud in documents(sample)? {
-            let present = services.iter().filter(|service| service.is_in(&cloud, &services));
+        for cloud in read::<Vec<Value>>(sample, |text| Ok(serde_saphyr::from_multiple(text)?))? {
+            let present = services.iter().filter(|service| service.is_in(&cloud));
             images.extend(present.flat_map(|service| service.images.iter().cloned()));
         }
     }
     Ok(images.into_iter().collect())
-}
-
-/// Whether a manifest has a cloud whose storage is Ceph, or storage of its own.
-pub(super) fn uses_ceph(sample: &Path) -> Result<bool> {
-    Ok(documents(sample)?.iter().any(needs_ceph))
-}
-
-fn needs_ceph(object: &Value) -> bool {
-    object["spec"]["storageBackend"] == "ceph" || object["kind"] == "CephStorage"
-}
-
-fn documents(sample: &Path) -> Result<Vec<Value>> {
-    read(sample, |text| Ok(serde_saphyr::from_multiple(text)?))
 }
 
 /// The manifests of all samples.
@@ -110,42 +93,20 @@ mod tests {
     }
 
     #[test]
-    fn a_cloud_has_its_default_and_its_enabled_services_and_those_that_they_use() -> Result<()> {
-        let service = |field: &str, by_default, used_by: &[&str]| Service {
+    fn a_cloud_has_its_default_and_its_enabled_services() -> Result<()> {
+        let service = |field: &str, by_default| Service {
             field: field.to_owned(),
             by_default,
-            used_by: used_by.iter().map(|&user| user.to_owned()).collect(),
             images: vec![field.to_owned()],
         };
-        let services = [
-            service("a", true, &[]),
-            service("b", true, &[]),
-            service("c", false, &[]),
-            service("d", false, &[]),
-            service("e", false, &["b", "c"]),
-            service("f", false, &["b", "d"]),
-        ];
+        let services = [service("a", true), service("b", true), service("c", false), service("d", false)];
         let cloud: Value = serde_saphyr::from_str(
             "spec: {a: {replicas: 2}, b: {enabled: false}, c: {enabled: true}, d: {replicas: 2}}",
         )?;
-        let present = services.iter().filter(|service| service.is_in(&cloud, &services));
+        let present = services.iter().filter(|service| service.is_in(&cloud));
         let present: Vec<&str> = present.map(|service| service.field.as_str()).collect();
-        assert_eq!(present, ["a", "c", "e"]);
+        assert_eq!(present, ["a", "c"]);
         Ok(())
-    }
-
-    #[test]
-    fn a_cloud_on_ceph_is_recognised() -> Result<()> {
-        let needs = |text: &str| -> Result<bool> { Ok(needs_ceph(&serde_saphyr::from_str(text)?)) };
-        assert!(needs("{kind: OpenStackControlPlane, spec: {storageBackend: ceph}}")?);
-        assert!(needs("{kind: CephStorage, spec: {}}")?);
-        assert!(!needs("{kind: OpenStackControlPlane, spec: {storageBackend: lvm}}")?);
-        assert!(!needs("{kind: OpenStackControlPlane, spec: {ceph: {}}}")?);
-        with_directories(|directories| {
-            let samples = directories.checkout.join("samples");
-            assert!(uses_ceph(&samples.join("ceph.yaml"))? && !uses_ceph(&samples.join("minimal.yaml"))?);
-            Ok(())
-        })
     }
 
     #[test]

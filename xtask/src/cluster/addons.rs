@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use super::settings::Settings;
 use super::{node, pki};
@@ -12,7 +12,6 @@ use crate::directories::Directories;
 use crate::golang::{self, Program};
 use crate::images::Builder;
 use crate::kubectl::Kubectl;
-use crate::manifest::{self, apply};
 
 const DNS: &str = include_str!("../../manifests/dns.yaml");
 const STORAGE: &str = include_str!("../../manifests/storage.yaml");
@@ -98,7 +97,7 @@ fn certificate(directories: &Directories) -> Result<String> {
     Ok(text)
 }
 
-/// Fills in the placeholders of a manifest of an add-on.
+/// Fills in the placeholders of a manifest, and fails for one without a value.
 fn fill(
     directories: &Directories,
     settings: &Settings,
@@ -118,10 +117,26 @@ fn fill(
         values.push((program.name(), image(directories, &registry, program)?));
     }
     values.extend(more.iter().map(|&(name, value)| (name, value.to_owned())));
-    manifest::fill(manifest, &values)
+    let mut text = manifest.to_owned();
+    for (name, value) in values {
+        text = text.replace(&format!("{{{{{name}}}}}"), &value);
+    }
+    // `{{ .Name }}`, with spaces, is a template of CoreDNS.
+    if let Some(rest) = text.split("{{").skip(1).find(|rest| !rest.starts_with(' ')) {
+        bail!("a manifest has no value for {}", rest.lines().next().unwrap_or_default());
+    }
+    Ok(text)
+}
+
+fn apply(directories: &Directories, name: &str, text: &str, log: &Log) -> Result<()> {
+    let path = directories.cluster().join("manifests").join(format!("{name}.yaml"));
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))?;
+    Kubectl::local(directories)?.apply(None, &path, log)
 }
 
 fn rollout(directories: &Directories, namespace: &str, deployment: &str, log: &Log) -> Result<()> {
-    let workload = format!("deployment/{deployment}");
-    Kubectl::local(directories)?.wait_for_rollout(namespace, &workload, log)
+    Kubectl::local(directories)?.wait_for_rollout(namespace, deployment, log)
 }

@@ -112,11 +112,6 @@ impl Addresses {
         Self::host(self.service_range, 80)
     }
 
-    /// The fixed Service address of Ceph's monitor, which clients and maps contain.
-    pub(crate) fn ceph_monitor(&self) -> Ipv4Addr {
-        Self::host(self.service_range, 60)
-    }
-
     pub(crate) fn api_server(&self) -> String {
         format!("https://{}", SocketAddr::new(IpAddr::V4(self.host_address()), self.api_port))
     }

@@ -111,23 +111,10 @@ def configuration(cloud, settings):
     parser["auth"]["admin_username"] = identity["username"]
     parser["compute"]["min_compute_nodes"] = str(len(list(cloud.compute.hypervisors())))
     parser["network"]["project_network_cidr"] = settings["projectRange"]
-    parser["service_available"]["cinder"] = str(has_volumes(cloud)).lower()
-    if has_volumes(cloud):
-        parser["volume-feature-enabled"]["backup"] = str(has_backups(cloud)).lower()
     parser["network-feature-enabled"]["api_extensions"] = ",".join(sorted(extensions))
     parser["heat_plugin"].update(auth_url=identity["url"], region=identity["region"])
     parser["heat_plugin"].update(username=identity["username"], admin_username=identity["username"])
     return parser
-
-
-def has_volumes(cloud):
-    return bool(cloud.session.get_endpoint(service_type="block-storage", interface="public"))
-
-
-def has_backups(cloud):
-    """Whether the block storage service has a backup service. Without one, Tempest skips its tests."""
-    services = cloud.block_storage.get("/os-services").json()["services"]
-    return any(service["binary"] == "cinder-backup" for service in services)
 
 
 def write(parser):

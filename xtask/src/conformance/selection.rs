@@ -5,13 +5,8 @@ use clap::ValueEnum;
 use serde_json::Value;
 
 /// Packages of Tempest's API tests by the kind that serves the API.
-const APIS: [(&str, &str); 5] = [
-    ("Keystone", "identity"),
-    ("Glance", "image"),
-    ("Neutron", "network"),
-    ("Nova", "compute"),
-    ("Cinder", "volume"),
-];
+const APIS: [(&str, &str); 4] =
+    [("Keystone", "identity"), ("Glance", "image"), ("Neutron", "network"), ("Nova", "compute")];
 
 /// Tests of Tempest's plugins by the kind that serves the API: those that use the service, without the ones of its input
 /// validation and of optional back ends. Heat's test of wait conditions needs `curl` in the guest; the proof of Heat
@@ -85,10 +80,6 @@ mod tests {
         assert_eq!(
             Suite::Smoke.tests(&whole)?,
             r"^tempest\.(api\.(identity|image|network|compute)|scenario)\..*\[.*\bsmoke\b"
-        );
-        assert_eq!(
-            Suite::Full.tests(&cloud(&["Keystone", "Cinder"]))?,
-            r"^tempest\.(api\.(identity|volume)|scenario)\."
         );
         assert_eq!(
             Suite::Full.tests(&cloud(&["Keystone", "Glance"]))?,

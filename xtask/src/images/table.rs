@@ -2,16 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
 use crate::store::Key;
-
-/// User IDs that Debian allocates to packages: a package creates its user (Debian Policy, section 9.2.2).
-const CREATED_BY_PACKAGES: RangeInclusive<u32> = 60_000..=64_999;
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -92,8 +88,7 @@ impl Table {
 
     /// The users for the base image: a name and an ID on each line.
     pub(crate) fn users(&self) -> String {
-        let created = self.user.iter().filter(|user| !CREATED_BY_PACKAGES.contains(&user.id));
-        created.fold(String::new(), |all, user| all + &user.name + " " + &user.id.to_string() + "\n")
+        self.user.iter().fold(String::new(), |all, user| all + &user.name + " " + &user.id.to_string() + "\n")
     }
 
     /// The build arguments of the image; the builder adds its base.
@@ -202,14 +197,6 @@ mod tests {
         assert!(message("[[image]]\nname = \"x\"").contains("missing field"));
         let twice = "[[user]]\nname = \"b\"\nid = 42401\n";
         assert!(message(&format!("{twice}{}", row("x", "user = \"a\""))).contains("same number"));
-    }
-
-    #[test]
-    fn the_base_leaves_users_of_debian_to_their_packages() -> Result<()> {
-        let table = checked(&format!("[[user]]\nname = \"b\"\nid = 64045\n{}", row("x", "user = \"b\"")))?;
-        assert_eq!(table.users(), "a 42401\n");
-        assert_eq!(table.user_id(table.image("x")?)?, 64_045);
-        Ok(())
     }
 
     #[test]

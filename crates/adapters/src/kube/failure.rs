@@ -68,7 +68,11 @@ impl Failure {
         match self {
             // The object to change was deleted concurrently.
             Self::NotFound { .. } | Self::Conflict { .. } => PortError::Conflict { action },
-            Self::UnknownKind => PortError::NotServed { action, kind },
+            Self::UnknownKind => {
+                let group = if kind.group.is_empty() { String::new() } else { format!(".{}", kind.group) };
+                let reason = format!("the cluster does not serve {}{group}; install the CRDs", kind.plural);
+                PortError::Rejected { action, reason }
+            }
             Self::Rejected { message } => PortError::Rejected { action, reason: message },
             error @ (Self::ServerError { .. } | Self::NoResponse { .. } | Self::Transport { .. }) => {
                 PortError::Unavailable { action, source: Box::new(error) }

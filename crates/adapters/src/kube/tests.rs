@@ -80,7 +80,7 @@ async fn apply_is_a_forced_server_side_apply() -> Outcome {
 async fn a_kind_that_is_not_served_is_an_error_with_the_remedy() -> Outcome {
     let (_server, cluster) = start(ApiServer::default()).await?;
     let error = failure(cluster.apply("space", &manifest(HTTP_ROUTE)).await)?;
-    assert!(matches!(error, PortError::NotServed { kind: HTTP_ROUTE, .. }));
+    assert!(matches!(error, PortError::Rejected { .. }));
     assert_eq!(
         error.to_string(),
         "failed to apply HTTPRoute space/thing: the cluster does not serve \
@@ -116,7 +116,6 @@ async fn status_codes_map_to_the_engines_errors() -> Outcome {
             PortError::Unavailable { .. } => "unavailable",
             PortError::LoginRejected { .. } => "login rejected",
             PortError::Foreign { .. } => "foreign",
-            PortError::NotServed { .. } => "not served",
         };
         assert_eq!(found, expected, "{code} {kind}");
     }

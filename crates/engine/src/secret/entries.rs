@@ -35,9 +35,7 @@ impl Engine {
             let value = match (entry, existing) {
                 (_, Some(value)) => value.clone(),
                 (Entry::Password { length }, None) => environment.password(*length),
-                (Entry::Bytes { prefix, length, encoding }, None) => {
-                    environment.bytes(prefix, *length, *encoding)
-                }
+                (Entry::Bytes { length, encoding }, None) => environment.bytes(*length, *encoding),
                 (Entry::Uuid, None) => environment.uuid(),
                 (Entry::Text(text), None) => text.clone(),
                 (Entry::Template(_), None) => continue,

@@ -26,9 +26,7 @@ static SERVICES: LazyLock<Vec<&'static dyn AnyService>> = LazyLock::new(|| {
 });
 
 pub(crate) fn world() -> World {
-    let own = SERVICES.iter().map(|service| service.kind());
-    let foreign = SERVICES.iter().flat_map(|service| service.foreign_kinds()).map(|foreign| foreign.kind);
-    World::new(&own.chain(foreign).collect::<Vec<_>>())
+    World::new(&SERVICES.iter().map(|service| service.kind()).collect::<Vec<_>>())
 }
 
 /// A freshly started operator.

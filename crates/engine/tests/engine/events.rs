@@ -28,6 +28,7 @@ type Objects = BTreeMap<(Kind, String), Value>;
 /// One watch for each kind, as the running operator has them.
 struct Watches {
     routers: Vec<(Kind, Router)>,
+    own: Vec<Kind>,
     children: Arc<ChildIndex>,
     seen: Objects,
     /// Every nth event is lost.
@@ -39,20 +40,23 @@ impl Watches {
     fn new(engine: &Engine, lost: Option<usize>) -> Self {
         let own = engine.kinds();
         let children = Arc::new(ChildIndex::default());
-        let foreign = engine.foreign_kinds().into_iter().map(|foreign| foreign.kind);
-        let further = foreign.filter(|kind| !CHILD_KINDS.contains(kind));
-        let watched = own.iter().chain(CHILD_KINDS).chain([&POD]).copied().chain(further);
+        let watched = own.iter().chain(CHILD_KINDS).chain([&POD]).copied();
         let recent = Arc::new(RecentObjects::new(own.clone()));
         let router = |kind| Router::new(kind, own.as_slice().into(), children.clone(), recent.clone());
         let routers = watched.map(|kind| (kind, router(kind)));
-        Self { routers: routers.collect(), children, seen: Objects::new(), lost, count: 0 }
+        Self { routers: routers.collect(), own, children, seen: Objects::new(), lost, count: 0 }
+    }
+
+    /// Whether the operator watches an object: all Secrets, all objects of its own kinds, and objects with its label.
+    fn is_watched(&self, kind: Kind, body: &Value) -> bool {
+        kind == SECRET || self.own.contains(&kind) || body["metadata"]["labels"][MANAGED_BY_LABEL] == MANAGER
     }
 
     /// Keys affected by all changes since the last call.
     fn poll(&mut self, world: &World, engine: &Engine) -> BTreeSet<Key> {
         let mut now = Objects::new();
         for kind in self.routers.iter().map(|(kind, _)| *kind) {
-            for body in world.cluster.objects(kind).into_iter().filter(|body| is_watched(kind, body)) {
+            for body in world.cluster.objects(kind).into_iter().filter(|body| self.is_watched(kind, body)) {
                 let name = body["metadata"]["name"].as_str().unwrap().to_owned();
                 now.insert((kind, name), body);
             }
@@ -73,13 +77,6 @@ impl Watches {
         self.seen = now;
         affected
     }
-}
-
-/// Whether the operator watches an object: all Secrets, all objects of its own kinds and of kinds of other operators, and
-/// objects with its label.
-fn is_watched(kind: Kind, body: &Value) -> bool {
-    let is_filtered = CHILD_KINDS.contains(&kind) && kind != SECRET || kind == POD;
-    !is_filtered || body["metadata"]["labels"][MANAGED_BY_LABEL] == MANAGER
 }
 
 fn metadata(body: &Value) -> PartialObjectMeta<DynamicObject> {

@@ -13,7 +13,7 @@ use openstack_operator_engine::index::ChildIndex;
 use openstack_operator_engine::metrics::Metrics;
 use openstack_operator_engine::recent::RecentObjects;
 use openstack_operator_engine::run::Runner;
-use openstack_operator_model::kind::{CHILD_KINDS, CUSTOM_RESOURCE_DEFINITION, Kind, NODE, POD};
+use openstack_operator_model::kind::{CHILD_KINDS, HTTP_ROUTE, Kind, NODE, POD};
 use openstack_operator_services::{control_plane, keystone, mariadb, memcached};
 use openstack_operator_testkit::World;
 use prometheus_client::registry::Registry;
@@ -51,7 +51,7 @@ async fn answer(State(mut lists): State<Lists>, request: Request) -> Response {
         // A watch without events.
         std::future::pending::<()>().await;
     }
-    let Some(kind) = lists.kind(request.uri().path()) else {
+    let Some(kind) = lists.kind(request.uri().path()).filter(|kind| *kind != HTTP_ROUTE) else {
         return (StatusCode::NOT_FOUND, "404 page not found\n").into_response();
     };
     if kind == lists.late {
@@ -68,13 +68,10 @@ async fn answer(State(mut lists): State<Lists>, request: Request) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], list.to_string()).into_response()
 }
 
-/// A started operator on a cluster that answers one list only after the sender says so, and does not serve kinds of other projects.
+/// A started operator on a cluster that answers one list only after the sender says so, and does not serve routes.
 fn start(world: &World, late: Kind) -> (impl Future<Output = ()>, watch::Sender<bool>) {
     let engine: Engine = engine(world);
-    let foreign: Vec<Kind> = engine.foreign_kinds().iter().map(|foreign| foreign.kind).collect();
-    let served = CHILD_KINDS.iter().copied().filter(|kind| !foreign.contains(kind));
-    let further = [POD, NODE, CUSTOM_RESOURCE_DEFINITION];
-    let kinds = engine.kinds().into_iter().chain(served).chain(further).collect();
+    let kinds = engine.kinds().into_iter().chain(CHILD_KINDS.iter().copied()).chain([POD, NODE]).collect();
     let (release, released) = watch::channel(false);
     let lists = Lists { world: world.clone(), kinds, late, released };
     let client = Client::new(Router::new().fallback(answer).with_state(lists), NAMESPACE);

@@ -2,7 +2,7 @@
 
 use openstack_operator_engine::engine::Engine;
 use openstack_operator_model::kind::{JOB, POD, STATEFUL_SET};
-use openstack_operator_model::lower::{COMPONENT_LABEL, INSTANCE_LABEL, KIND_LABEL};
+use openstack_operator_model::lower::{INSTANCE_LABEL, KIND_LABEL};
 use openstack_operator_testkit::World;
 use serde_json::{Value, json};
 
@@ -24,17 +24,15 @@ fn has_cleaned(world: &World) -> bool {
     writes(world).contains(&"apply Job widget-forget".to_owned())
 }
 
-/// Runs rounds until the task is there, and returns the names of the pods and of the components in its environment.
-async fn removed(world: &World, engine: &Engine) -> [String; 2] {
+/// Runs rounds until the task is there, and returns the names of the pods in its environment.
+async fn removed_pods(world: &World, engine: &Engine) -> String {
     for _ in 0..20 {
         round(world, engine).await;
         if let Some(job) = world.object(JOB, NAMESPACE, "widget-forget") {
             let variables = &job["spec"]["template"]["spec"]["containers"][0]["env"];
             let variables = variables.as_array().unwrap();
-            return ["REMOVED_PODS", "REMOVED_COMPONENTS"].map(|name| {
-                let found = variables.iter().find(|variable| variable["name"] == name).unwrap();
-                found["value"].as_str().unwrap_or_default().to_owned()
-            });
+            let pods = variables.iter().find(|variable| variable["name"] == "REMOVED_PODS").unwrap();
+            return pods["value"].as_str().unwrap().to_owned();
         }
     }
     panic!("no task: {}", driver::statuses(world, engine));
@@ -48,7 +46,7 @@ async fn a_scale_down_removes_the_records_of_the_removed_pods_once() {
     assert!(!has_cleaned(&world), "a new object has left no records");
     world.apply_object(&object(WIDGET, "widget", &json!({ "workers": 1 })));
     world.cluster.hold(JOB, "widget-forget");
-    assert_eq!(removed(&world, &engine).await, ["widget-worker-1 widget-worker-2", ""]);
+    assert_eq!(removed_pods(&world, &engine).await, "widget-worker-1 widget-worker-2");
     assert_eq!(recorded(&world), json!({ "worker": 3 }), "the records remain until the task is complete");
     world.cluster.release(JOB, "widget-forget");
     converge(&world, &engine).await;
@@ -86,28 +84,6 @@ async fn no_record_is_removed_while_the_pod_exists_or_its_set_is_not_smaller() {
     world.cluster.release(STATEFUL_SET, "widget-worker");
     converge(&world, &engine).await;
     assert!(has_cleaned(&world));
-}
-
-#[tokio::test]
-async fn the_records_of_a_removed_component_are_removed_after_its_workload() {
-    let (world, engine) = cloud().await;
-    world.apply_object(&object(WIDGET, "widget", &json!({ "workers": 1, "helpers": 2 })));
-    converge(&world, &engine).await;
-    assert_eq!(recorded(&world), json!({ "worker": 1, "worker-helper": 2 }));
-    let labels = json!({ INSTANCE_LABEL: "widget", KIND_LABEL: "Widget", COMPONENT_LABEL: "worker-helper" });
-    let pod = json!({ "name": "any", "namespace": NAMESPACE, "labels": labels });
-    world.apply_object(&json!({ "apiVersion": "v1", "kind": "Pod", "metadata": pod }));
-    scale(&world, &engine, 1).await;
-    assert_eq!(world.object(STATEFUL_SET, NAMESPACE, "widget-worker-helper"), None);
-    assert!(!has_cleaned(&world), "a pod of the component still exists");
-    world.delete_object(POD, NAMESPACE, "any");
-    world.cluster.hold(JOB, "widget-forget");
-    let [pods, components] = removed(&world, &engine).await;
-    assert_eq!(pods, "widget-worker-helper-0 widget-worker-helper-1");
-    assert_eq!(components, "worker-helper");
-    world.cluster.release(JOB, "widget-forget");
-    converge(&world, &engine).await;
-    assert_eq!(recorded(&world), json!({ "worker": 1 }));
 }
 
 #[tokio::test]

@@ -11,10 +11,9 @@ use openstack_operator_model::need::{Needs, Resolved};
 use openstack_operator_model::plan::{
     Catalog, CatalogEndpoint, CatalogService, Change, Charset, Container, Controller, Database, Domain,
     Entry, Grant, GrantTarget, IdentityDomain, IdentityUser, Interface, Messaging, Mount, Plan, Pod,
-    SecretContent, SecretKey, SecretPlan, Task, TaskStage, VolumeType, VolumeTypes, Workload,
+    SecretContent, SecretKey, SecretPlan, Task, TaskStage, Workload,
 };
 use openstack_operator_model::service::{AnyObject, AnyService, Invalid, Site};
-use openstack_operator_model::status::IdentityServer;
 use openstack_operator_services::{keystone, mariadb, rabbitmq};
 
 pub(crate) const WIDGET: Kind = Kind::own("Widget", "widgets");
@@ -22,8 +21,7 @@ pub(crate) const BOMB: Kind = Kind::own("Bomb", "bombs");
 
 /// Uses database, message bus and catalog of the cloud in `spec.cloud`, under the names in `spec.database`,
 /// `spec.virtualHost`, `spec.service` and `spec.user`. With `spec.mounts` it has pods that mount that Secret, with
-/// `spec.domain` a domain and a user in it, with `spec.role` roles, with `spec.workers` this number of workers, with
-/// `spec.helpers` this number of another kind of them, with `spec.volumeTypes` types of volumes.
+/// `spec.domain` a domain and a user in it, with `spec.role` roles, with `spec.workers` this number of workers.
 pub(crate) struct Widget;
 
 /// A field of the spec, or its default.
@@ -41,7 +39,7 @@ fn reference(kind: Kind, name: &str) -> Reference {
 
 fn workloads(object: &DynamicObject) -> Vec<Workload> {
     let Some(secret) = object.data["spec"]["mounts"].as_str() else {
-        return workers(object);
+        return workers(object).into_iter().map(|(workload, _)| workload).collect();
     };
     let mount =
         Mount::Secret { secret: secret.to_owned(), path: "/etc/widget".to_owned(), change: Change::Roll };
@@ -62,45 +60,21 @@ fn workloads(object: &DynamicObject) -> Vec<Workload> {
     }]
 }
 
-fn container(name: &'static str) -> Container {
-    Container { name, image: "widget:1".to_owned(), ..Container::default() }
-}
-
-/// Workers that register by their names.
-fn workers(object: &DynamicObject) -> Vec<Workload> {
-    let workload = |field: &str, component: &'static str| {
-        let replicas = i32::try_from(object.data["spec"][field].as_i64()?).unwrap();
-        let controller = Controller::StatefulSet { claims: Vec::new(), volumes_deleted: false };
-        let pod = Pod::new(1000, &Scheduling::default(), vec![container("worker")]);
-        Some(Workload::part(component, controller, replicas, pod))
-    };
-    [workload("workers", "worker"), workload("helpers", "worker-helper")].into_iter().flatten().collect()
-}
-
-/// The task that removes the records of workers.
-fn tasks(object: &DynamicObject) -> Vec<Task> {
-    let forget = Task {
+/// Workers that register by their names, and the task that removes their records.
+fn workers(object: &DynamicObject) -> Option<(Workload, Task)> {
+    let replicas = i32::try_from(object.data["spec"]["workers"].as_i64()?).unwrap();
+    let container = |name| Container { name, image: "widget:1".to_owned(), ..Container::default() };
+    let controller = Controller::StatefulSet { claims: Vec::new(), volumes_deleted: false };
+    let pod = Pod::new(1000, &Scheduling::default(), vec![container("worker")]);
+    let task = Task {
         name: "forget",
-        stage: TaskStage::ScaleDown { components: &["worker"] },
+        stage: TaskStage::ScaleDown { component: "worker" },
         user: 1000,
         container: container("forget"),
         repeat_on: Vec::new(),
         after: Vec::new(),
     };
-    object.data["spec"]["workers"].as_i64().map(|_| forget).into_iter().collect()
-}
-
-/// Types of volumes on these backends.
-fn volume_types(object: &DynamicObject, identity: &IdentityServer) -> Option<VolumeTypes> {
-    let wanted = object.data["spec"]["volumeTypes"].as_array()?;
-    let types = wanted.iter().filter_map(|name| name.as_str()).map(|name| VolumeType {
-        name: name.to_owned(),
-        description: String::new(),
-        public: true,
-        properties: BTreeMap::from([("backend".to_owned(), name.to_owned())]),
-        encryption: None,
-    });
-    Some(VolumeTypes { url: "http://widget".to_owned(), identity: identity.clone(), types: types.collect() })
+    Some((Workload::part("worker", controller, replicas, pod), task))
 }
 
 fn charset(object: &DynamicObject) -> Charset {
@@ -108,6 +82,10 @@ fn charset(object: &DynamicObject) -> Charset {
         "utf8mb4" => Charset::Utf8mb4,
         _ => Charset::Utf8mb3,
     }
+}
+
+fn tasks(object: &DynamicObject) -> Vec<Task> {
+    workers(object).into_iter().map(|(_, task)| task).collect()
 }
 
 fn domains(object: &DynamicObject) -> Vec<IdentityDomain> {
@@ -228,7 +206,6 @@ impl AnyObject for WidgetObject {
             }),
             workloads: workloads(object),
             tasks: tasks(object),
-            volume_types: volume_types(object, identity),
             ..Plan::default()
         })
     }

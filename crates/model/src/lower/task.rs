@@ -6,13 +6,10 @@ use std::fmt::Write;
 use k8s_openapi::api::batch::v1::JobSpec;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
-use super::{Lowering, Manifest, Observed, Source, TASK_ANNOTATION, manifest, pod, schedule, value};
+use super::{Lowering, Manifest, Observed, Source, TASK_ANNOTATION, manifest, pod, value};
 use crate::kind::JOB;
 use crate::name;
-use crate::plan::{
-    Container, Plan, Pod, REMOVED_COMPONENTS, REMOVED_PODS, Task, TaskInput, TaskStage, Variable,
-    VariableValue,
-};
+use crate::plan::{Container, Plan, Pod, REMOVED_PODS, Task, TaskInput, TaskStage, Variable, VariableValue};
 
 /// Retries of a task before it fails: about half an hour with the kubelet's backoff.
 const TRIES: i32 = 10;
@@ -69,80 +66,60 @@ pub(super) fn manifests(lowering: &Lowering<'_>) -> (Vec<Manifest>, Vec<Manifest
                     after.push(job(rotations));
                 }
             }
-            TaskStage::ScaleDown { .. } => {
-                if let Some(task) = with_removed(task, &lowering.observed.removed) {
+            TaskStage::ScaleDown { component } => {
+                let removed = lowering.observed.removed_pods.get(*component);
+                if let Some(pods) = removed.filter(|pods| !pods.is_empty()) {
+                    let task = with_variable(task, Variable::text(REMOVED_PODS, pods.join(" ")));
                     after.push(self::job(lowering, &task, 0).with_source(Source::Task(index)));
                 }
             }
-            TaskStage::Deletion => beside.push(schedule::on_deletion(lowering, task)),
             TaskStage::Install | TaskStage::Expand | TaskStage::Migrate | TaskStage::Contract => {}
         }
     }
     (before, beside, after)
 }
 
-/// The task with the names of removed pods and components, if it removes records of some of them.
-fn with_removed(task: &Task, removed: &BTreeMap<String, Removed>) -> Option<Task> {
-    let removed = removed.iter().filter(|(component, _)| task.stage.removes_records_of(component));
-    let (mut pods, mut components): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
-    for (component, Removed { pods: gone, extent }) in removed {
-        pods.extend(gone.iter().map(String::as_str));
-        components.extend((*extent == Extent::Component).then_some(component.as_str()));
-    }
-    if pods.is_empty() {
-        return None;
-    }
+fn with_variable(task: &Task, variable: Variable) -> Task {
     let mut task = task.clone();
-    task.container.environment.push(Variable::text(REMOVED_PODS, pods.join(" ")));
-    task.container.environment.push(Variable::text(REMOVED_COMPONENTS, components.join(" ")));
-    Some(task)
-}
-
-/// What an object has no longer and whose records may remain.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Removed {
-    /// Names of the pods.
-    pub pods: Vec<String>,
-    pub extent: Extent,
-}
-
-/// How much of a component is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
-    Pods,
-    Component,
-}
-
-/// Whether the records of a component are removed when its pods are.
-pub fn has_records(plan: &Plan, component: &str) -> bool {
-    plan.tasks.iter().any(|task| task.stage.removes_records_of(component))
+    task.container.environment.push(variable);
+    task
 }
 
 /// Numbers of pods of the components whose removed pods leave records.
 pub fn recorded_scale(plan: &Plan) -> BTreeMap<String, i32> {
-    let recorded = plan.workloads.iter().filter(|workload| has_records(plan, &workload.component));
-    recorded.map(|workload| (workload.component.clone().into_owned(), workload.replicas)).collect()
+    let components = plan.tasks.iter().filter_map(|task| match task.stage {
+        TaskStage::ScaleDown { component } => Some(component),
+        _ => None,
+    });
+    let replicas = |component: &str| {
+        let workload = plan.workloads.iter().find(|workload| workload.component == component)?;
+        Some((component.to_owned(), workload.replicas))
+    };
+    components.filter_map(replicas).collect()
 }
 
 /// Pods by component that the object had at an earlier scale and no longer has by its plan.
-pub fn surplus_pods(object: &str, plan: &Plan, earlier: &BTreeMap<String, i32>) -> BTreeMap<String, Removed> {
+pub fn surplus_pods(
+    object: &str,
+    plan: &Plan,
+    earlier: &BTreeMap<String, i32>,
+) -> BTreeMap<String, Vec<String>> {
     let mut surplus = BTreeMap::new();
-    for (component, known) in earlier.iter().filter(|(component, _)| has_records(plan, component)) {
-        let workload = plan.workloads.iter().find(|workload| workload.component == *component);
-        // The name of a workload that is gone had the component as suffix.
-        let suffix = workload.map_or(Some(component.as_str()), |workload| workload.suffix.as_deref());
-        let set = name::set(object, suffix);
-        let wanted = workload.map_or(0, |workload| workload.replicas);
-        let pods: Vec<String> = (wanted..*known).map(|ordinal| format!("{set}-{ordinal}")).collect();
-        let extent = if workload.is_some() { Extent::Pods } else { Extent::Component };
+    for (component, wanted) in recorded_scale(plan) {
+        let known = earlier.get(&component).copied().unwrap_or_default();
+        let Some(workload) = plan.workloads.iter().find(|workload| workload.component == component) else {
+            continue;
+        };
+        let set = name::optional_part(object, workload.suffix.as_deref());
+        let pods: Vec<String> = (wanted..known).map(|ordinal| format!("{set}-{ordinal}")).collect();
         if !pods.is_empty() {
-            surplus.insert(component.clone(), Removed { pods, extent });
+            surplus.insert(component, pods);
         }
     }
     surplus
 }
 
-/// The pod of a command that runs to completion, with the scheduling of the first workload, if there is one.
+/// The pod of a command that runs to completion, with the scheduling of the first workload.
 pub(super) fn template(
     lowering: &Lowering<'_>,
     component: &str,
@@ -150,8 +127,8 @@ pub(super) fn template(
     container: &Container,
 ) -> PodTemplateSpec {
     let first = lowering.plan.workloads.first();
-    let scheduling = first.map_or(&lowering.plan.task_scheduling, |workload| &workload.pod.scheduling);
-    let pod = Pod::new(user, scheduling, vec![container.clone()]);
+    let scheduling = first.map(|workload| workload.pod.scheduling.clone()).unwrap_or_default();
+    let pod = Pod::new(user, &scheduling, vec![container.clone()]);
     let mut template = pod::template(lowering, component, &pod);
     if let Some(spec) = &mut template.spec {
         // Restart in place, so that the log of a failure stays with the pod.
@@ -161,19 +138,10 @@ pub(super) fn template(
     template
 }
 
-/// Component of the pods of a task.
-pub(super) fn component(task: &Task) -> String {
-    format!("task-{}", task.name)
-}
-
-pub(super) fn job_spec(lowering: &Lowering<'_>, task: &Task) -> JobSpec {
-    let template = template(lowering, &component(task), task.user, &task.container);
-    JobSpec { backoff_limit: Some(TRIES), template, ..JobSpec::default() }
-}
-
 fn job(lowering: &Lowering<'_>, task: &Task, rotations: u32) -> Manifest {
-    let component = component(task);
-    let spec = job_spec(lowering, task);
+    let component = format!("task-{}", task.name);
+    let template = template(lowering, &component, task.user, &task.container);
+    let spec = JobSpec { backoff_limit: Some(TRIES), template, ..JobSpec::default() };
     let name = job_name(&lowering.instance.name, task);
     let mut metadata = lowering.instance.metadata(&name, Some(&component));
     let key = key(lowering.plan, lowering.observed, task, rotations);

@@ -15,7 +15,6 @@ use serde_json::Value;
 use super::{Lowering, Manifest, manifest, pod, value};
 use crate::common::TopologySpread;
 use crate::kind::{DAEMON_SET, DEPLOYMENT, POD_DISRUPTION_BUDGET, SERVICE, STATEFUL_SET};
-use crate::name;
 use crate::plan::{Claim, Controller, NetworkService, Reach, Workload};
 
 pub(super) fn manifests(lowering: &Lowering<'_>, workload: &Workload) -> Vec<Manifest> {
@@ -31,12 +30,7 @@ pub(super) fn manifests(lowering: &Lowering<'_>, workload: &Workload) -> Vec<Man
 
 fn controller(lowering: &Lowering<'_>, workload: &Workload) -> Manifest {
     let instance = lowering.instance;
-    let name = match &workload.controller {
-        Controller::StatefulSet { .. } => name::set(&instance.name, workload.suffix.as_deref()),
-        Controller::Deployment | Controller::Recreate | Controller::DaemonSet => {
-            instance.part(workload.suffix.as_deref())
-        }
-    };
+    let name = instance.part(workload.suffix.as_deref());
     let mut template = pod::template(lowering, &workload.component, &workload.pod);
     let selector = selector(lowering, workload);
     let (kind, spec) = match &workload.controller {
@@ -154,12 +148,11 @@ fn network_service(lowering: &Lowering<'_>, workload: &Workload, service: &Netwo
     let name = instance.part(service.suffix.as_deref());
     let mut selector = instance.selector(&workload.component);
     let is_headless = service.reach == Reach::EachPod;
-    let is_of_members = is_headless || matches!(service.reach, Reach::OneMember(_));
     let mut metadata = instance.metadata(&name, Some(&workload.component));
     let mut external = ServiceSpec::default();
     match &service.reach {
         Reach::Cluster | Reach::EachPod => {}
-        Reach::OnePod(pod) | Reach::OneMember(pod) => {
+        Reach::OnePod(pod) => {
             selector.insert("statefulset.kubernetes.io/pod-name".to_owned(), pod.clone());
         }
         Reach::LoadBalancer { annotations } => {
@@ -177,7 +170,7 @@ fn network_service(lowering: &Lowering<'_>, workload: &Workload, service: &Netwo
     });
     let spec = ServiceSpec {
         cluster_ip: is_headless.then(|| "None".to_owned()),
-        publish_not_ready_addresses: is_of_members.then_some(true),
+        publish_not_ready_addresses: is_headless.then_some(true),
         selector: Some(selector),
         ports: Some(ports.collect()),
         ..external

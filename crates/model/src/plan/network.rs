@@ -23,9 +23,6 @@ pub enum Reach {
     EachPod,
     /// At one cluster IP, for the pod of this name.
     OnePod(String),
-    /// At one cluster IP, for the pod of this name, even before it is ready: members of a cluster must reach each other to
-    /// become ready.
-    OneMember(String),
     /// Also at an address outside the cluster. Pods see the addresses of clients.
     LoadBalancer {
         /// Settings for the load balancer, e.g. an address.

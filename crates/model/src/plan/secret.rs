@@ -62,10 +62,8 @@ pub enum Entry {
     Password {
         length: usize,
     },
-    /// Generated once: these bytes, followed by random ones.
+    /// Generated once, of random bytes.
     Bytes {
-        prefix: &'static [u8],
-        /// Number of random bytes.
         length: usize,
         encoding: Encoding,
     },
@@ -86,7 +84,7 @@ impl Entry {
     }
 }
 
-/// Form of bytes in a Secret, with padding.
+/// Form of random bytes in a Secret, with padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     Base64,

@@ -33,30 +33,13 @@ pub enum TaskStage {
     Contract,
     /// After each rotation of a key ring.
     Rotate { ring: String },
-    /// After components have fewer pods than before, or do not exist any more, and the pods have stopped. The task removes the
-    /// records that they may have left, e.g. in a list of services. Variables [`REMOVED_PODS`] and [`REMOVED_COMPONENTS`] have
-    /// their names.
-    ScaleDown { components: &'static [&'static str] },
-    /// When the object is deleted. A plan is not available then, so a suspended CronJob keeps its definition until then.
-    Deletion,
+    /// After a component, which is a StatefulSet, has fewer pods than before, and the pods have stopped. The task removes the
+    /// records that they may have left, e.g. in a list of services. Variable [`REMOVED_PODS`] has their names.
+    ScaleDown { component: &'static str },
 }
 
-impl TaskStage {
-    /// Whether the task removes the records of a component: one of the listed ones, or one whose name begins with it and a
-    /// dash, e.g. `volume-fast` with `volume`.
-    pub fn removes_records_of(&self, component: &str) -> bool {
-        let Self::ScaleDown { components } = self else { return false };
-        components.iter().any(|known| {
-            component.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-        })
-    }
-}
-
-/// Variable of tasks that follow a scale-down: names of the removed pods, separated by spaces. They are those of a
-/// `StatefulSet`.
+/// Variable of tasks that follow a scale-down: names of the removed pods, separated by spaces.
 pub const REMOVED_PODS: &str = "REMOVED_PODS";
-/// The same with the names of components that do not exist any more.
-pub const REMOVED_COMPONENTS: &str = "REMOVED_COMPONENTS";
 
 /// Content that a task depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]

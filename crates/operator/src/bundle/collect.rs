@@ -9,9 +9,9 @@ use futures::stream::iter;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, LogParams};
-use openstack_operator_model::kind::{CONFIG_MAP, Kind, NODE, POD, SECRET};
+use openstack_operator_model::kind::{CHILD_KINDS, CONFIG_MAP, Kind, NODE, POD, SECRET};
 use openstack_operator_model::lower::{MANAGED_BY_LABEL, MANAGER};
-use openstack_operator_services::{child_kinds, kinds};
+use openstack_operator_services::kinds;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -94,7 +94,7 @@ pub(crate) async fn collect(client: &Client, namespaces: &BTreeSet<String>, tail
 
 /// Kinds to read, each with its namespace.
 fn places(namespaces: &BTreeSet<String>, unmasked: &BTreeSet<String>) -> Vec<(Kind, Option<String>)> {
-    let children = child_kinds().into_iter().filter(|kind| *kind != SECRET);
+    let children = CHILD_KINDS.iter().copied().filter(|kind| *kind != SECRET);
     let all: Vec<Kind> = kinds().into_iter().chain(children).chain([POD, EVENT, GATEWAY]).collect();
     let mut places = vec![(NODE, None), (STORAGE_CLASS, None)];
     for namespace in namespaces {

@@ -13,9 +13,7 @@ use kube::api::{Api, PostParams};
 use kube::core::DynamicObject;
 use kube::{Client, Error};
 use openstack_operator_engine::engine::Key;
-use openstack_operator_model::kind::{
-    CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, GROUP, HTTP_ROUTE, Kind, NODE, POD, SECRET, STATEFUL_SET,
-};
+use openstack_operator_model::kind::{DEPLOYMENT, GROUP, HTTP_ROUTE, Kind, NODE, POD, SECRET, STATEFUL_SET};
 use openstack_operator_model::lower::{MANAGED_BY_LABEL, MANAGER};
 use openstack_operator_services::{control_plane, kinds};
 use serde_json::Value;
@@ -29,7 +27,9 @@ use super::operator::OperatorFacts;
 use super::requirements::{Requirements, SecretRequirement};
 use super::{items, text};
 use crate::cluster::api;
-use crate::foreign::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, GATEWAY, LEASE, NAMESPACE, STORAGE_CLASS};
+use crate::foreign::{
+    CLUSTER_ROLE, CLUSTER_ROLE_BINDING, DEFINITION, GATEWAY, LEASE, NAMESPACE, STORAGE_CLASS,
+};
 use crate::leadership;
 use crate::live::{self, LiveSecret};
 use crate::tree::select;
@@ -40,7 +40,7 @@ pub(crate) async fn cluster(client: &Client, required: &Requirements) -> Answer<
     let version = version(client).await?;
     let (operator, definitions, gateways, storage_classes, nodes, namespaces, secrets) = futures::join!(
         operator(client),
-        list(client, CUSTOM_RESOURCE_DEFINITION, None, ""),
+        list(client, DEFINITION, None, ""),
         list(client, GATEWAY, None, ""),
         list(client, STORAGE_CLASS, None, ""),
         list(client, NODE, None, ""),
@@ -138,7 +138,7 @@ async fn permissions(client: &Client, required: &Requirements, installed: bool) 
         .map(|namespace| ("create", control_plane::KIND, Some(namespace.clone())))
         .collect();
     if !installed {
-        let kinds = [NAMESPACE, CUSTOM_RESOURCE_DEFINITION, CLUSTER_ROLE, CLUSTER_ROLE_BINDING];
+        let kinds = [NAMESPACE, DEFINITION, CLUSTER_ROLE, CLUSTER_ROLE_BINDING];
         wanted.extend(kinds.map(|kind| ("create", kind, None)));
         wanted.push(("create", DEPLOYMENT, Some(installation::NAME.to_owned())));
     }

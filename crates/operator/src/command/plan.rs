@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use openstack_operator_model::common::PAUSE_ANNOTATION;
-use openstack_operator_model::kind::{DEPLOYMENT, Kind, STATEFUL_SET};
-use openstack_operator_services::{foreign_kinds, kinds};
+use openstack_operator_model::kind::{DEPLOYMENT, HTTP_ROUTE, Kind, STATEFUL_SET};
+use openstack_operator_services::kinds;
 use snafu::Snafu;
 
 use crate::changes::{Action, Change, changes};
@@ -122,11 +122,8 @@ fn cluster_notes(planned: &[Planned], desired: &[Desired], live: &Live) -> Vec<S
     if kinds().iter().any(|kind| live.unserved.contains(kind)) {
         notes.push("note: the operator is not installed: the cluster does not serve its kinds".to_owned());
     }
-    for foreign in foreign_kinds() {
-        let is_desired = desired.iter().any(|desired| desired.key.kind == foreign.kind);
-        if is_desired && live.unserved.contains(&foreign.kind) {
-            notes.push(format!("note: {}", foreign.not_served()));
-        }
+    if live.unserved.contains(&HTTP_ROUTE) && desired.iter().any(|desired| desired.key.kind == HTTP_ROUTE) {
+        notes.push("note: the cluster does not serve HTTPRoutes: install the Gateway API".to_owned());
     }
     match &live.secrets {
         None => notes.push("note: forbidden: cannot list secrets; they are not compared".to_owned()),

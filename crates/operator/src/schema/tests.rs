@@ -163,7 +163,6 @@ fn functions() -> Vec<(&'static str, &'static str, Value, Value)> {
             json!({ "text": "2" }),
         ),
         ("isQuantity", "isQuantity(string(self.both))", json!({ "both": 2 }), json!({ "both": "many" })),
-        ("size", "size(self.list) == 1", json!({ "list": ["a"] }), json!({ "list": ["a", "b"] })),
         ("string", "string(self.both) == '2'", json!({ "both": 2 }), json!({ "both": "3" })),
     ]
 }

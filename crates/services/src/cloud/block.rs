@@ -5,7 +5,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::inputs::{ALL_COMPONENTS, Input, KEY_VALUE};
+use crate::inputs::{ALL_COMPONENTS, Input};
 
 /// Field that replaces the scheduling fields in a block.
 const TOPOLOGY: &str = "topology";
@@ -54,8 +54,6 @@ fn settled(input: &Input<'_>) -> Vec<String> {
         | Input::Users(field) => vec![(*field).to_owned()],
         Input::Cache(_) => vec!["cache".to_owned()],
         Input::Identity(_) | Input::IdentityAddress(_) => vec!["keystone".to_owned()],
-        Input::KeyValue { .. } => vec![KEY_VALUE.to_owned()],
-        Input::Storage(_) => below("ceph", &["clusterRef"]),
         Input::Service { field, .. } => below(field, &["clusterRef"]),
         Input::Scheduling { field, .. } => below(field, &SCHEDULING),
         Input::Component { field, .. } => {

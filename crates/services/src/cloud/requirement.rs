@@ -7,8 +7,8 @@ use openstack_operator_model::kind::Kind;
 
 use super::{AnyPart, Presence};
 use crate::inputs::rules::validation;
-use crate::inputs::{Input, KEY_VALUE, Needed};
-use crate::{ceph, keystone, mariadb, memcached, rabbitmq, valkey};
+use crate::inputs::{Input, Needed};
+use crate::{keystone, mariadb, memcached, rabbitmq};
 
 /// A part that another part requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +29,6 @@ pub(super) fn requirements(inputs: Vec<Input<'_>>) -> Vec<Requirement> {
         Input::Identity(_) | Input::IdentityAddress(_) => {
             Some(Requirement { kind: keystone::KIND, instead: Some("identity") })
         }
-        Input::KeyValue { needed: Needed::Always, .. } => {
-            Some(Requirement { kind: valkey::KIND, instead: Some(KEY_VALUE) })
-        }
         Input::Service { kind, link, .. } if link.needed() == Some(Needed::Always) => {
             Some(Requirement { kind, instead: None })
         }
@@ -47,8 +44,6 @@ pub(super) fn sources(inputs: Vec<Input<'_>>) -> Vec<Kind> {
         Input::Messaging { .. } => Some(rabbitmq::KIND),
         Input::Cache(_) => Some(memcached::KIND),
         Input::Identity(_) | Input::IdentityAddress(_) => Some(keystone::KIND),
-        Input::KeyValue { .. } => Some(valkey::KIND),
-        Input::Storage(_) => Some(ceph::KIND),
         Input::Service { kind, .. } => Some(kind),
         _ => None,
     };
@@ -100,10 +95,7 @@ fn rule(needed: &NeededPart) -> ValidationRule {
 fn enabled(part: &dyn AnyPart) -> String {
     let field = format!("self.spec.{}", part.field());
     match part.presence() {
-        // A required part is used.
-        Presence::ByDefault | Presence::IfUsed => {
-            format!("(!has({field}) || !has({field}.enabled) || {field}.enabled)")
-        }
+        Presence::ByDefault => format!("(!has({field}) || !has({field}.enabled) || {field}.enabled)"),
         Presence::OnRequest => format!("(has({field}) && has({field}.enabled) && {field}.enabled)"),
     }
 }

@@ -5,12 +5,10 @@ use openstack_operator_model::kind::Kind;
 use openstack_operator_model::service::Invalid;
 
 use super::Cloud;
-use crate::concern::{
-    CacheSettings, DatabaseSettings, IdentityAddress, IdentitySettings, KeyValueSettings, MessagingSettings,
-};
+use crate::concern::{CacheSettings, DatabaseSettings, IdentityAddress, IdentitySettings, MessagingSettings};
 use crate::control_plane::ComponentSettings;
 use crate::inputs::{Input, Link, Needed, Role, Scale};
-use crate::{ceph, keystone, mariadb, memcached, rabbitmq, valkey};
+use crate::{keystone, mariadb, memcached, rabbitmq};
 
 /// Pods of a stateless component in a highly available cloud.
 const STATELESS: i32 = 2;
@@ -39,10 +37,8 @@ pub(super) fn settle(input: Input<'_>, cloud: &Cloud<'_>, block: &str) -> Result
         Input::Database { settings, needed, .. } => return settle_database(settings, needed, cloud),
         Input::Messaging { settings, needed, .. } => return settle_messaging(settings, needed, cloud),
         Input::Cache(settings) => settle_cache(settings, cloud),
-        Input::KeyValue { settings, needed, .. } => return settle_key_value(settings, needed, cloud),
         Input::Identity(settings) => return settle_identity(settings, cloud),
         Input::IdentityAddress(address) => return settle_identity_address(address, cloud),
-        Input::Storage(settings) => settings.cluster_ref = cloud.reference(ceph::KIND),
         Input::Service { kind, link, reference, .. } => return settle_service(kind, link, reference, cloud),
         Input::Scheduling { field, role, scheduling } => {
             return settle_scheduling(&path(block, field), role, scheduling, cloud);
@@ -141,22 +137,6 @@ fn settle_cache(settings: &mut CacheSettings, cloud: &Cloud<'_>) {
         Some(existing) => settings.servers.clone_from(&existing.servers),
         None => settings.cluster_ref = cloud.reference(memcached::KIND),
     }
-}
-
-fn settle_key_value(settings: &mut KeyValueSettings, needed: Needed, cloud: &Cloud<'_>) -> Result {
-    if let Some(existing) = &cloud.spec.key_value {
-        settings.servers.clone_from(&existing.servers);
-        settings.sentinel.clone_from(&existing.sentinel);
-        settings.secret_ref.clone_from(&existing.secret_ref);
-        settings.sentinel_secret_ref.clone_from(&existing.sentinel_secret_ref);
-        settings.database = existing.database;
-    } else {
-        settings.cluster_ref = cloud.reference(valkey::KIND);
-        if settings.cluster_ref.is_none() {
-            return left_out(valkey::KIND, needed, ", or existing servers in spec.keyValue");
-        }
-    }
-    Ok(())
 }
 
 fn settle_identity(settings: &mut IdentitySettings, cloud: &Cloud<'_>) -> Result {

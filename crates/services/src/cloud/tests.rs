@@ -1,15 +1,13 @@
-//! Parts that consume notifications of other parts, or use parts that a cloud has only then.
+//! Parts that consume notifications of other parts.
 
 use std::collections::BTreeSet;
 
 use serde_json::json;
 
 use super::*;
-use crate::concern::KeyValueSettings;
-use crate::inputs::Needed;
 use crate::placement::Placement;
 use crate::template::ApiTemplate;
-use crate::{PARTS, glance, keystone, valkey};
+use crate::{PARTS, glance, keystone};
 
 /// A part that consumes notifications of some parts.
 struct Listener;
@@ -93,66 +91,4 @@ fn no_two_parts_consume_the_same_topic() {
         }
     }
     assert!(topics.len() >= 2);
-}
-
-/// Settings with a key-value store.
-#[derive(Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Locking {
-    #[serde(default)]
-    key_value: KeyValueSettings,
-}
-
-impl Inputs for Locking {
-    fn inputs(&mut self) -> Vec<Input<'_>> {
-        vec![Input::KeyValue { needed: Needed::Always, settings: &mut self.key_value }]
-    }
-}
-
-/// A part that uses a key-value store.
-struct Locker;
-
-impl Part for Locker {
-    type Object = Placement;
-    type Template = Locking;
-    const KIND: Kind = Kind::own("Locker", "lockers");
-    const NAME: &'static str = "locker";
-    const STAGE: Stage = Stage::ExtendedServices;
-
-    fn template(_object: &Placement) -> &Locking {
-        static TEMPLATE: std::sync::LazyLock<Locking> = std::sync::LazyLock::new(Locking::default);
-        &TEMPLATE
-    }
-
-    fn plan(_context: &Context<'_, Placement>) -> Result<Plan, Invalid> {
-        Ok(Plan::default())
-    }
-}
-
-static LOCKER: Entry<Deployed<Locker>> = Entry::new();
-
-/// Whether a cloud has a Valkey, and the settings of the key-value store of its part.
-fn locker_in(cloud: Value) -> (bool, Result<Value, String>) {
-    let spec: OpenStackControlPlaneSpec = serde_json::from_value(cloud).unwrap();
-    let synthetic: [&'static dyn AnyPart; 1] = [&LOCKER];
-    let cloud = Cloud::new("cloud", &spec, PARTS.iter().copied().chain(synthetic));
-    let settled = match LOCKER.settle(&json!({}), &cloud).unwrap() {
-        Settled::Child { spec, .. } => Ok(spec["keyValue"].clone()),
-        Settled::LeftOut(reason) => Err(reason),
-    };
-    (cloud.has(valkey::KIND), settled)
-}
-
-#[test]
-fn a_cloud_has_a_key_value_store_while_one_of_its_parts_uses_it() {
-    let object = || Ok(json!({ "clusterRef": { "name": "cloud-valkey" } }));
-    let locker = json!({ "enabled": true });
-    assert_eq!(locker_in(json!({ "locker": locker })), (true, object()));
-    assert!(!locker_in(json!({})).0);
-    assert!(locker_in(json!({ "valkey": { "enabled": true } })).0);
-    let existing = json!({ "servers": ["a:6379"], "database": 2 });
-    assert_eq!(locker_in(json!({ "locker": locker, "keyValue": existing })), (false, Ok(existing)));
-    let reason = "it requires Valkey, which is disabled, or existing servers in spec.keyValue";
-    let disabled = json!({ "locker": locker, "valkey": { "enabled": false } });
-    assert_eq!(locker_in(disabled), (false, Err(reason.to_owned())));
 }

@@ -26,5 +26,4 @@ logger=$(cat /run/libvirt/virtlogd.pid 2>/dev/null || echo none)
 if [ "$(cat "/proc/$logger/comm" 2>/dev/null)" != virtlogd ]; then
     virtlogd -d -f /etc/libvirt/virtlogd.conf -p /run/libvirt/virtlogd.pid
 fi
-if [ -d /etc/openstack/ceph-keys ]; then bash /etc/openstack/keys.sh $$ & fi
 exec libvirtd -f /etc/libvirt/libvirtd.conf -p /run/libvirt/libvirtd.pid

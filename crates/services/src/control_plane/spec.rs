@@ -31,8 +31,8 @@ use crate::neutron::Mechanism;
     category = "openstack",
     validation = Rule::new("has(self.spec.storageClassName) == has(oldSelf.spec.storageClassName) && (!has(self.spec.storageClassName) || self.spec.storageClassName == oldSelf.spec.storageClassName)")
         .message("spec.storageClassName cannot be changed: existing volumes keep their storage class"),
-    validation = Rule::new("!has(self.spec.storageBackend) || self.spec.storageBackend != 'lvm'")
-        .message("spec.storageBackend lvm is not supported: use ceph, or remove it"),
+    validation = Rule::new("!has(self.spec.storageBackend)")
+        .message("spec.storageBackend is not supported yet: remove it and configure image storage in spec.glance.storage"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(
         name = "Since",
@@ -69,8 +69,7 @@ pub struct OpenStackControlPlaneSpec {
         "x-kubernetes-list-map-keys" = ["name"],
     ))]
     pub topologies: Vec<Topology>,
-    /// Default storage of images, volumes and disks of instances. `ceph` requires `ceph`. Without it, images are on a volume
-    /// and disks of instances on their nodes. Each service can differ.
+    /// Not supported yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_backend: Option<StorageBackend>,
     /// Backend of virtual networks: OVN, or Open vSwitch with Neutron's agents. It cannot be changed later.
@@ -102,9 +101,6 @@ pub struct OpenStackControlPlaneSpec {
     /// Existing Memcached servers instead of `memcached`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<ExistingCache>,
-    /// Existing Redis or Valkey servers instead of `valkey`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub key_value: Option<ExistingKeyValue>,
     /// Existing Keystone instead of `keystone`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<ExistingIdentity>,
@@ -151,17 +147,10 @@ impl OpenStackControlPlaneSpec {
         self.blocks.get(field).unwrap_or(&EMPTY)
     }
 
-    /// Whether the cloud has a part; none if that depends on the other parts.
-    pub(crate) fn requests(&self, part: &dyn AnyPart) -> Option<bool> {
-        if part.is_replaced(self) {
-            return Some(false);
-        }
+    /// Whether the cloud has a part.
+    pub(crate) fn has(&self, part: &dyn AnyPart) -> bool {
         let enabled = self.block(part.field()).get("enabled").and_then(Value::as_bool);
-        enabled.or(match part.presence() {
-            Presence::ByDefault => Some(true),
-            Presence::OnRequest => Some(part.is_implied(self)),
-            Presence::IfUsed => None,
-        })
+        enabled.unwrap_or(part.presence() == Presence::ByDefault) && !part.is_replaced(self)
     }
 }
 
@@ -175,7 +164,7 @@ pub struct Topology {
     pub scheduling: Scheduling,
 }
 
-/// Default storage of a cloud.
+/// Backend of block storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StorageBackend {
@@ -256,34 +245,6 @@ pub struct ExistingCache {
     /// Servers as `host:port`.
     #[schemars(length(min = 1, max = 32), inner(length(min = 1, max = 253), regex(pattern = schema::HOST_PORT)))]
     pub servers: Vec<String>,
-}
-
-/// Existing Redis or Valkey servers. All services share one database.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [
-    { "rule": "size(self.servers) == 1 || has(self.sentinel)", "message": "several servers require sentinel: list the Sentinels in servers and name the primary in sentinel, or list one server" },
-    { "rule": "!has(self.sentinelSecretRef) || has(self.sentinel)", "message": "sentinelSecretRef requires sentinel: name the primary in sentinel" },
-]))]
-pub struct ExistingKeyValue {
-    /// The server as `host:port`. With `sentinel`, the Sentinels.
-    #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 253), regex(pattern = schema::HOST_PORT)))]
-    pub servers: Vec<String>,
-    /// Name of the primary at the Sentinels.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
-    pub sentinel: Option<String>,
-    /// Secret with `username` and `password`, of letters, digits and `-._~`. The user of a server with a password only is
-    /// `default`. Without it, clients do not log in.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub secret_ref: Option<NameReference>,
-    /// Secret with `password` of the Sentinels. Without it, clients do not log in there.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sentinel_secret_ref: Option<NameReference>,
-    /// Number of the database. Defaults to 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 1023))]
-    pub database: Option<u16>,
 }
 
 /// Existing Keystone. The operator registers services and their users in it.

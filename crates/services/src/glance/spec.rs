@@ -7,49 +7,8 @@ use openstack_operator_model::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::concern::CephSettings;
 use crate::inputs::{Input, Inputs};
 use crate::template::ApiTemplate;
-
-const REPLICAS: &str = "spec.replicas: more than one replica requires shared image storage: \
-                        spec.storage.pvc.accessMode ReadWriteMany, or other backends than pvc";
-
-/// CEL rule that several pods share all stores. Without settings, the first store is shared if `default` is true.
-fn replicas_rule(spec: &str, default: &str) -> String {
-    let storage = format!("{spec}.storage");
-    let first = format!(
-        "(has({spec}.storageType) ? {spec}.storageType != 'pvc' : has({storage}) && has({storage}.backend) ? \
-         {storage}.backend != 'pvc' : {default})"
-    );
-    let further = format!("(!has({spec}.stores) || !{spec}.stores.exists(store, store == 'pvc'))");
-    format!(
-        "!has({spec}.replicas) || {spec}.replicas == 1 || {first} && {further} || has({storage}) && has({storage}.pvc) && \
-         has({storage}.pvc.accessMode) && {storage}.pvc.accessMode == 'ReadWriteMany'"
-    )
-}
-
-/// Rules of a cloud.
-pub(super) fn cloud_rules() -> Vec<(String, String)> {
-    let is_ceph = "(has(self.spec.storageBackend) && self.spec.storageBackend == 'ceph')";
-    let block = "self.spec.glance";
-    let is_set = format!(
-        "has({block}) && (has({block}.enabled) && !{block}.enabled || has({block}.storageType) || has({block}.storage) && \
-         has({block}.storage.backend))"
-    );
-    let is_new = "!has(oldSelf.status) || !has(oldSelf.status.served) || !oldSelf.status.served";
-    vec![
-        (
-            format!("!has({block}) || ({})", replicas_rule(block, is_ceph)),
-            REPLICAS.replace("spec.", "spec.glance."),
-        ),
-        (
-            format!("has(self.spec.storageBackend) == has(oldSelf.spec.storageBackend) || {is_new} || {is_set}"),
-            "spec.storageBackend changes the default image storage: set spec.glance.storage.backend to the present one, \
-             because existing images do not move by themselves"
-                .to_owned(),
-        ),
-    ]
-}
 
 /// Image service.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -62,7 +21,6 @@ pub(super) fn cloud_rules() -> Vec<(String, String)> {
     status = "Status",
     shortname = "glc",
     category = "openstack",
-    validation = Rule::new(replicas_rule("self.spec", "false")).message(REPLICAS),
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint")
 )]
 pub struct GlanceSpec {
@@ -76,8 +34,8 @@ pub struct GlanceSpec {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     {
-        "rule": "!has(self.stores) || !self.stores.exists(store, store == 's3') || has(self.storage) && has(self.storage.s3)",
-        "message": "stores contains s3, which requires storage.s3",
+        "rule": "!has(self.replicas) || self.replicas == 1 || has(self.storageType) && self.storageType != 'pvc' || has(self.storage) && (has(self.storage.backend) && self.storage.backend != 'pvc' || has(self.storage.pvc) && has(self.storage.pvc.accessMode) && self.storage.pvc.accessMode == 'ReadWriteMany')",
+        "message": "more than one replica requires shared image storage: storage.pvc.accessMode ReadWriteMany, or another storage.backend",
     },
     {
         "rule": "!has(self.storageType) || !has(self.storage) || !has(self.storage.backend)",
@@ -93,16 +51,6 @@ pub struct GlanceTemplate {
     /// Image storage.
     #[serde(default)]
     pub storage: ImageStorage,
-    /// Further stores, by their backends, with the settings in `storage`. An image can be in several stores.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "set"))]
-    pub stores: Vec<StoreBackend>,
-    /// Backend of the store for new images. Defaults to that of `storage`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub default_store: Option<StoreBackend>,
-    /// Ceph cluster of backend `rbd`, unless `storage.rbd` names a Secret.
-    #[serde(default)]
-    pub ceph: CephSettings,
     /// Image cache of each API pod.
     #[serde(default)]
     pub image_cache: ImageCache,
@@ -118,41 +66,20 @@ impl GlanceTemplate {
         }
     }
 
-    /// Backends of all stores, the first one first.
-    pub(super) fn backends(&self) -> Vec<StoreBackend> {
-        let first = self.backend();
-        let further = self.stores.iter().copied().filter(|backend| *backend != first);
-        [first].into_iter().chain(further).collect()
-    }
-
     /// Whether the image volume can be mounted on one node only.
     pub(super) fn is_exclusive(&self) -> bool {
-        self.backends().contains(&StoreBackend::Pvc)
-            && self.storage.pvc.access_mode == AccessMode::ReadWriteOnce
-    }
-
-    /// Whether images are in a pool of a CephStorage, if there is one.
-    pub(super) fn uses_storage(&self) -> bool {
-        self.backends().contains(&StoreBackend::Rbd) && self.storage.rbd.ceph_secret_ref.is_none()
+        self.backend() == StoreBackend::Pvc && self.storage.pvc.access_mode == AccessMode::ReadWriteOnce
     }
 }
 
 impl Inputs for GlanceTemplate {
     fn inputs(&mut self) -> Vec<Input<'_>> {
         let exclusive = self.is_exclusive();
-        let uses_storage = self.uses_storage();
         let mut inputs = self.api.inputs();
         // A ReadWriteOnce volume cannot serve a second pod, even in a highly available cloud.
         inputs.retain(|input| !exclusive || !matches!(input, Input::Replicas { .. }));
         inputs.push(Input::StorageClass(&mut self.storage.pvc.storage_class));
-        // Images elsewhere do not wait for Ceph.
-        inputs.extend(uses_storage.then_some(Input::Storage(&mut self.ceph)));
         inputs
-    }
-
-    fn declaration() -> Self {
-        let storage = ImageStorage { backend: Some(StoreBackend::Rbd), ..ImageStorage::default() };
-        Self { storage, ..Self::default() }
     }
 }
 
@@ -168,6 +95,9 @@ pub enum StorageType {
 /// Image storage.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    { "rule": "!has(self.backend) || self.backend != 's3' || has(self.s3)", "message": "backend s3 requires s3.endpoint, s3.bucket and s3.secretRef" },
+]))]
 pub struct ImageStorage {
     /// Storage backend. Defaults to `pvc`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -198,28 +128,6 @@ pub enum StoreBackend {
     Swift,
     /// S3-compatible object store.
     S3,
-}
-
-impl StoreBackend {
-    /// Name of the store.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Pvc => "pvc",
-            Self::Rbd => "rbd",
-            Self::Swift => "swift",
-            Self::S3 => "s3",
-        }
-    }
-
-    /// Driver of Glance.
-    pub(super) fn driver(self) -> &'static str {
-        match self {
-            Self::Pvc => "file",
-            Self::Rbd => "rbd",
-            Self::Swift => "swift",
-            Self::S3 => "s3",
-        }
-    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -269,21 +177,34 @@ pub enum AccessMode {
 }
 
 /// Ceph pool.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RbdStore {
-    /// Name of the Ceph pool. Defaults to the image pool of the CephStorage, else to `images`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Name of the Ceph pool.
+    #[serde(default = "pool")]
     #[schemars(length(min = 1, max = 128), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
-    pub pool: Option<String>,
-    /// Name of the Ceph user without `client.`. Defaults to the user of the CephStorage, else to `glance`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: String,
+    /// Name of the Ceph user without `client.`.
+    #[serde(default = "user")]
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[a-zA-Z0-9_.-]+$"))]
-    pub user: Option<String>,
-    /// Secret with `ceph.conf` and `ceph.client.<user>.keyring`, instead of those of a CephStorage. Without a CephStorage
-    /// it defaults to `<object>-ceph`.
+    pub user: String,
+    /// Secret with `ceph.conf` and `ceph.client.<user>.keyring`. Defaults to `<object>-ceph`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ceph_secret_ref: Option<NameReference>,
+}
+
+impl Default for RbdStore {
+    fn default() -> Self {
+        Self { pool: pool(), user: user(), ceph_secret_ref: None }
+    }
+}
+
+fn pool() -> String {
+    "images".to_owned()
+}
+
+fn user() -> String {
+    "glance".to_owned()
 }
 
 /// Swift container.

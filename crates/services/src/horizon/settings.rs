@@ -63,11 +63,10 @@ fn caches(context: &Context<'_, Horizon>) -> Result<Value, Invalid> {
     Ok(json!({ "default": {
         "BACKEND": "django.core.cache.backends.memcached.PyMemcacheCache",
         "LOCATION": servers,
-        // A lost server ends its sessions only, and new ones are created on servers that respond. The client must never give
-        // a server up: its keys would move to others, and threads would disagree on the place of a session.
+        // A lost server ends its sessions only: others serve its keys after the first failures.
         "OPTIONS": {
-            "connect_timeout": 1, "timeout": 2, "no_delay": true, "ignore_exc": true,
-            "retry_attempts": 1_000_000, "retry_timeout": 1,
+            "connect_timeout": 2, "timeout": 2, "no_delay": true, "ignore_exc": true,
+            "retry_attempts": 1, "retry_timeout": 1, "dead_timeout": 30,
         },
     }}))
 }

@@ -4,7 +4,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, ValidationRule,
 };
 
-use super::{Input, Inputs, KEY_VALUE, Link, Needed};
+use super::{Input, Inputs, Link, Needed};
 
 /// Adds the rules that follow from the inputs to a definition.
 pub(crate) fn add<T: Inputs>(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
@@ -36,12 +36,6 @@ fn rule(input: &Input<'_>) -> Option<ValidationRule> {
             &["clusterRef", "hosts"],
             "name a RabbitMQ in clusterRef or existing servers in hosts",
         ),
-        Input::KeyValue { needed, .. } => required(
-            KEY_VALUE,
-            *needed,
-            &["clusterRef", "servers"],
-            "name a Valkey in clusterRef or existing servers in servers",
-        ),
         Input::Identity(_) | Input::IdentityAddress(_) => required(
             "keystone",
             Needed::Always,
@@ -55,7 +49,6 @@ fn rule(input: &Input<'_>) -> Option<ValidationRule> {
         | Input::Hostname { .. }
         | Input::Region { .. }
         | Input::Cache(_)
-        | Input::Storage(_)
         | Input::Topics { .. }
         | Input::Scheduling { .. }
         | Input::Component { .. }

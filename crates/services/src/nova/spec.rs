@@ -2,16 +2,13 @@
 
 use kube::CustomResource;
 use openstack_operator_model::common::{Common, Component, Exposure, NameReference, Origin, is_default};
-use openstack_operator_model::kind::Kind;
 use openstack_operator_model::schema;
 use openstack_operator_model::status::Status;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::concern::{DatabaseSettings, IdentitySettings, MessagingSettings, ServiceCacheSettings};
-use crate::inputs::{self, Input, Inputs, Link, Needed, Role, Scale};
-use crate::template::ServiceReference;
-use crate::{barbican, cinder};
+use crate::inputs::{self, Input, Inputs, Needed, Role, Scale};
 
 /// Compute service.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -66,12 +63,6 @@ pub struct NovaTemplate {
     pub cache: ServiceCacheSettings,
     #[serde(default)]
     pub keystone: IdentitySettings,
-    /// Cinder, whose volumes instances use.
-    #[serde(default)]
-    pub cinder: ServiceReference,
-    /// Barbican, which has the keys of encrypted volumes.
-    #[serde(default)]
-    pub barbican: ServiceReference,
     /// Users that Nova uses for other services instead of its own user.
     #[serde(default, skip_serializing_if = "is_default")]
     pub service_auth: ServiceAuth,
@@ -101,8 +92,6 @@ impl Inputs for NovaTemplate {
             Input::Messaging { field: "messaging", needed, settings: &mut self.messaging },
             Input::Cache(&mut self.cache.servers),
             Input::Identity(&mut self.keystone),
-            if_enabled("cinder", cinder::KIND, &mut self.cinder.cluster_ref),
-            if_enabled("barbican", barbican::KIND, &mut self.barbican.cluster_ref),
         ];
         for cell in self.cells.iter_mut().filter(|cell| cell.is_own()) {
             let needed = Needed::When(OWN_CELL);
@@ -127,10 +116,6 @@ impl Inputs for NovaTemplate {
     fn declaration() -> Self {
         Self { cells: vec![Cell::default()], ..Self::default() }
     }
-}
-
-fn if_enabled<'a>(field: &'static str, kind: Kind, reference: &'a mut Option<NameReference>) -> Input<'a> {
-    Input::Service { field, kind, link: Link::UsesIfEnabled, reference }
 }
 
 /// Scheduler.

@@ -241,24 +241,13 @@ impl Account {
         document.section_of(section, [("auth_type", "password"), ("user_domain_name", "Default")])
     }
 
-    /// Options for calls to another service.
-    pub(crate) fn session(&self, document: Document, section: &str) -> Document {
-        self.login(document, section).set(section, "region_name", &self.server.region)
-    }
-
-    /// The same through internal endpoints.
+    /// Options for calls to another service through internal endpoints.
     pub(crate) fn client(&self, document: Document, section: &str) -> Document {
-        self.session(document, section).set(section, "valid_interfaces", "internal")
-    }
-
-    /// Options for keys in the key manager, which a service reads with the tokens of users.
-    pub(crate) fn key_manager(&self, document: Document) -> Document {
-        const SECTION: &str = "barbican";
-        document
-            .set("key_manager", "backend", "barbican")
-            .set(SECTION, "auth_endpoint", &self.server.internal_url)
-            .set(SECTION, "barbican_endpoint_type", "internal")
-            .set(SECTION, "barbican_region_name", &self.server.region)
+        self.login(document, section).set(section, "region_name", &self.server.region).set(
+            section,
+            "valid_interfaces",
+            "internal",
+        )
     }
 
     /// Credentials for these sections and for token validation.

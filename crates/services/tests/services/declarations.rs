@@ -6,8 +6,8 @@ use openstack_operator_model::need::Needs;
 use openstack_operator_services::cloud::{AnyPart, Part};
 use openstack_operator_services::inputs::{Input, Inputs, Link};
 use openstack_operator_services::{
-    PARTS, barbican, ceph, cinder, compute, glance, heat, horizon, keystone, mariadb, memcached, neutron, nova,
-    ovn, placement, rabbitmq, valkey,
+    PARTS, barbican, compute, glance, heat, horizon, keystone, mariadb, memcached, neutron, nova, ovn,
+    placement, rabbitmq,
 };
 use serde_json::Value;
 
@@ -40,10 +40,8 @@ fn fill(inputs: Vec<Input<'_>>) -> Vec<Expected> {
             Input::Database { settings, .. } => (mariadb::KIND, &mut settings.cluster_ref, None),
             Input::Messaging { settings, .. } => (rabbitmq::KIND, &mut settings.cluster_ref, None),
             Input::Cache(settings) => (memcached::KIND, &mut settings.cluster_ref, None),
-            Input::KeyValue { settings, .. } => (valkey::KIND, &mut settings.cluster_ref, None),
             Input::Identity(settings) => (keystone::KIND, &mut settings.cluster_ref, None),
             Input::IdentityAddress(address) => (keystone::KIND, &mut address.cluster_ref, None),
-            Input::Storage(settings) => (ceph::KIND, &mut settings.cluster_ref, None),
             Input::Service { kind, link, reference, .. } => (kind, reference, Some(link)),
             _ => continue,
         };
@@ -73,13 +71,8 @@ fn settled(input: &Input<'_>) -> Vec<String> {
         }
         Input::Messaging { field, .. } => below(field, &["clusterRef", "hosts", "secretRef", "virtualHost"]),
         Input::Cache(_) => below("cache", &["clusterRef", "servers"]),
-        Input::KeyValue { .. } => below(
-            "keyValue",
-            &["clusterRef", "servers", "sentinel", "secretRef", "sentinelSecretRef", "database"],
-        ),
         Input::Identity(_) => below("keystone", &["clusterRef", "authUrl", "adminSecretRef"]),
         Input::IdentityAddress(_) => below("keystone", &["clusterRef", "authUrl"]),
-        Input::Storage(_) => below("ceph", &["clusterRef"]),
         Input::Service { field, .. } => below(field, &["clusterRef"]),
         Input::Scheduling { field, .. } => {
             below(field, &["nodeSelector", "tolerations", "topologySpread", "priorityClassName"])
@@ -135,14 +128,11 @@ fn needs_and_blocks_agree_with_inputs() {
         check::<mariadb::Service>(),
         check::<rabbitmq::Service>(),
         check::<memcached::Service>(),
-        check::<valkey::Service>(),
         check::<ovn::Service>(),
-        check::<ceph::Service>(),
         check::<keystone::Service>(),
         check::<glance::Service>(),
         check::<placement::Service>(),
         check::<neutron::Service>(),
-        check::<cinder::Service>(),
         check::<nova::Service>(),
         check::<compute::Service>(),
         check::<barbican::Service>(),

@@ -5,14 +5,13 @@ use std::path::Path;
 
 use kube::core::DynamicObject;
 use openstack_operator_model::image::{Family, ImageDefaults};
-use openstack_operator_model::kind::Kind;
 use openstack_operator_model::lower::{self, Instance, Manifest, Observed};
 use openstack_operator_model::need::{Labels, Needs, NodeNeed, Resolved};
 use openstack_operator_model::plan::Plan;
 use openstack_operator_model::service::{AnyService, Invalid, Site};
 use openstack_operator_model::status::{
-    CacheServers, CellServer, ComputeServer, DatabaseServer, IdentityServer, KeyValueServer, LoginMethod,
-    MessagingServer, NetworkServer, NotificationServer, Provides, StorageCluster, StoragePools, StorageUser,
+    CacheServers, CellServer, ComputeServer, DatabaseServer, IdentityServer, LoginMethod, MessagingServer,
+    NetworkServer, NotificationServer, Provides,
 };
 use openstack_operator_services as services;
 use openstack_operator_testkit::Gadget;
@@ -34,8 +33,6 @@ pub(crate) struct Rendered {
     pub(crate) manifests: Vec<Manifest>,
     /// Secrets that other objects provide.
     pub(crate) provided_secrets: BTreeSet<String>,
-    /// Kinds of other operators that the service declares.
-    pub(crate) foreign_kinds: BTreeSet<Kind>,
 }
 
 /// All cases, in the order of their titles.
@@ -59,8 +56,8 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// The case of a test service with elements of a plan that few services need.
 pub(crate) fn gadget() -> Case {
-    let spec = json!({ "names": ["gadget.example.com"], "login": "login", "file": "x = 1\n", "waitsFor": "other",
-                "onDeletion": true, "part": 3 });
+    let spec =
+        json!({ "names": ["gadget.example.com"], "login": "login", "file": "x = 1\n", "waitsFor": "other" });
     Case { service: &Gadget, title: "gadget".to_owned(), name: "test".to_owned(), spec }
 }
 
@@ -147,13 +144,6 @@ fn provides(name: &str) -> Provides {
             secret: format!("{name}-administrator"),
         }),
         cache: Some(CacheServers { servers: vec![format!("{host}:11211")] }),
-        key_value: Some(KeyValueServer {
-            servers: (0..2).map(|ordinal| format!("10.96.1.{ordinal}:26379")).collect(),
-            sentinel: Some(name.to_owned()),
-            database: 0,
-            secret: Some(format!("{name}-password")),
-            sentinel_secret: None,
-        }),
         identity: Some(IdentityServer {
             internal_url: format!("http://{host}:5000/v3"),
             public_url: "https://identity.example.com/v3".to_owned(),
@@ -181,35 +171,8 @@ fn provides(name: &str) -> Provides {
             identity_method: LoginMethod::Password,
             console_url: "https://console.example.com/vnc_lite.html".to_owned(),
             cells: ["cell1", "cell2"].map(|cell| cell_server(name, cell)).to_vec(),
-            has_volumes: true,
-            has_key_manager: true,
         }),
-        storage: Some(storage_cluster(name)),
     }
-}
-
-fn storage_cluster(name: &str) -> StorageCluster {
-    let pool = |purpose: &str| Some(purpose.to_owned());
-    let user = |service: &str| {
-        let (user, secret) = (service.to_owned(), format!("{name}-client-{service}"));
-        let uuid = openstack_operator_model::name::uuid(service);
-        (service.to_owned(), StorageUser { name: user, secret, uuid })
-    };
-    StorageCluster {
-        pools: StoragePools {
-            volumes: pool("volumes"),
-            images: pool("images"),
-            ephemeral: pool("vms"),
-            backups: pool("backups"),
-        },
-        users: ["cinder", "cinder-backup", "glance", "manila", "nova"].map(user).into(),
-        filesystem: Some("cephfs".to_owned()),
-    }
-}
-
-/// Status of an object of another operator.
-fn status_of_part() -> Value {
-    json!({ "address": "10.96.0.40" })
 }
 
 /// All needs resolved, as if each object provided everything.
@@ -234,11 +197,6 @@ pub(crate) fn resolved(needs: &Needs, leaving: &[&str]) -> Resolved {
         parts: BTreeMap::new(),
         claimed: nodes.keys().cloned().collect(),
         nodes,
-        foreign: needs
-            .foreign
-            .iter()
-            .map(|need| ((need.kind, need.name.clone()), status_of_part()))
-            .collect(),
         leaving: leaving.iter().map(|&name| (name.to_owned(), Labels::new())).collect(),
     }
 }
@@ -262,8 +220,7 @@ pub(crate) fn render_leaving(
     let needs = decoded.needs();
     let resolved = resolved(&needs, leaving);
     let plan = decoded.plan(&resolved, &site(), &BTreeMap::new())?;
-    let mut provided_secrets: BTreeSet<String> =
-        needs.foreign.iter().flat_map(|need| need.secrets.iter().cloned()).collect();
+    let mut provided_secrets = BTreeSet::new();
     for provides in resolved.objects.values() {
         walk("", &serde_json::to_value(provides).unwrap(), &mut |path, value| {
             let name = value.as_str().filter(|_| path.to_lowercase().ends_with("secret"));
@@ -278,8 +235,7 @@ pub(crate) fn render_leaving(
         uid: "00000000-0000-4000-8000-000000000001".to_owned(),
     };
     let manifests = lower::lower(&instance, &plan, observed).into_values().flatten().collect();
-    let foreign_kinds = service.foreign_kinds().iter().map(|foreign| foreign.kind).collect();
-    Ok(Rendered { needs, plan, manifests, provided_secrets, foreign_kinds })
+    Ok(Rendered { needs, plan, manifests, provided_secrets })
 }
 
 /// Visits all parts of a value with their paths, parents first.

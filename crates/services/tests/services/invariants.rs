@@ -7,10 +7,11 @@ use openstack_operator_services::{ALL, PARTS, fields_beyond_identity};
 
 /// Planned services. Their names must not appear in other crates either. Watcher is excluded, because Kubernetes
 /// clients use the word.
-const PLANNED: [&str; 22] = [
+const PLANNED: [&str; 23] = [
     "aodh",
     "blazar",
     "ceilometer",
+    "cinder",
     "cloudkitty",
     "cortex",
     "cyborg",

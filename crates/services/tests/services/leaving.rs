@@ -56,7 +56,7 @@ fn pods_on_leaving_nodes_equal_those_of_other_nodes() {
     }
     assert_eq!(
         kept,
-        2 * 3 + 4 * 2 + 4 + 3,
-        "two cases of OVN with three pods, four of compute nodes with two, one with all agents, one with those of switches"
+        2 * 3 + 3 * 2 + 4 + 3,
+        "two cases of OVN with three pods, three of compute nodes with two, one with all agents, one with those of switches"
     );
 }

@@ -3,13 +3,10 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failing test panics")]
 
 mod barbican;
-mod ceph;
-mod cinder;
 mod declarations;
 mod descriptions;
 mod effects;
 mod fixture;
-mod foreign;
 mod galera_scripts;
 mod golden;
 mod heat;
@@ -29,4 +26,3 @@ mod scripts;
 mod secrecy;
 mod tasks;
 mod users;
-mod valkey_scripts;

@@ -43,7 +43,7 @@ fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
 
 /// Pods with access to their node, and the maximum privileges of their containers. No other pod is root, has
 /// capabilities or mounts host paths.
-const NODE_PODS: [(&str, Privileges); 9] = [
+const NODE_PODS: [(&str, Privileges); 8] = [
     ("ovs-db", Privileges::Root(&[])),
     ("ovs-vswitchd", Privileges::Root(&["NET_ADMIN", "NET_RAW"])),
     ("ovn-controller", Privileges::Root(&[])),
@@ -52,7 +52,6 @@ const NODE_PODS: [(&str, Privileges); 9] = [
     ("network-agents", Privileges::Privileged),
     ("libvirt", Privileges::Privileged),
     ("nova-compute", Privileges::Privileged),
-    ("volume-lvm", Privileges::Privileged),
 ];
 
 #[derive(Clone, Copy, PartialEq)]

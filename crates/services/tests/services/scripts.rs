@@ -30,9 +30,7 @@ impl Sandbox {
         for (file, text) in &plan.live_files {
             sandbox.write(&format!("etc/openstack/live/{file}"), &sandbox.relocate(text));
         }
-        let directories = ["mysql", "rabbitmq", "valkey"].map(|service| format!("var/lib/{service}"));
-        let fixed = ["bin", "dev", "run/mysqld", "run/rabbitmq", "run/valkey"].map(str::to_owned);
-        for directory in fixed.iter().chain(&directories) {
+        for directory in ["bin", "dev", "run/mysqld", "run/rabbitmq", "var/lib/mysql", "var/lib/rabbitmq"] {
             fs::create_dir_all(sandbox.0.join(directory)).unwrap();
         }
         sandbox

@@ -39,9 +39,6 @@ fn every_referenced_secret_is_written_by_the_plan_or_needed() {
         named.extend(rendered.plan.provides.messaging.iter().map(|server| server.secret.clone()));
         named.extend(rendered.plan.provides.identity.iter().filter_map(|server| server.secret.clone()));
         named.extend(rendered.plan.provides.notifications.iter().map(|server| server.secret.clone()));
-        if let Some(cluster) = &rendered.plan.provides.storage {
-            named.extend(cluster.users.values().map(|user| user.secret.clone()));
-        }
         if let Some(server) = &rendered.plan.provides.compute {
             named.extend([server.metadata_secret.clone(), server.identity_secret.clone()]);
             named.extend(server.cells.iter().map(|cell| cell.messaging_secret.clone()));

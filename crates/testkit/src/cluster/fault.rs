@@ -1,6 +1,5 @@
 //! States of a cluster that other clients cause: CRDs of another version, a second leader, watches that lag behind.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use openstack_operator_engine::index::ChildIndex;
@@ -22,8 +21,6 @@ pub enum OldCrd {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Faults {
-    /// Kinds without a CRD.
-    unserved: BTreeSet<Kind>,
     /// Fields of statuses that CRDs do not have.
     old_crds: Vec<(Kind, String, OldCrd)>,
     /// A status that another process writes before the operator's next one.
@@ -38,16 +35,6 @@ impl FakeCluster {
     /// The CRD of the kind does not have a field of the status, given as a JSON pointer.
     pub fn install_old_crd(&self, kind: Kind, field: &str, reaction: OldCrd) {
         lock(&self.state).faults.old_crds.push((kind, field.to_owned(), reaction));
-    }
-
-    /// Removes the CRD of a kind, which has no objects.
-    pub fn remove_crd(&self, kind: Kind) {
-        lock(&self.state).faults.unserved.insert(kind);
-    }
-
-    /// Installs the CRD of a kind again.
-    pub fn install_crd(&self, kind: Kind) {
-        lock(&self.state).faults.unserved.remove(&kind);
     }
 
     /// The CRDs of all kinds are those of the operator again.
@@ -72,10 +59,6 @@ impl FakeCluster {
 }
 
 impl Faults {
-    pub(super) fn serves(&self, kind: Kind) -> bool {
-        !self.unserved.contains(&kind)
-    }
-
     /// The status as the API server stores it.
     pub(super) fn admit(&self, kind: Kind, mut status: Value) -> Result<Value, Rejection> {
         for (_, field, reaction) in self.old_crds.iter().filter(|(old, ..)| *old == kind) {

@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::cloud::{CLOUD_START, Cloud, Extent, RECOVERY};
 use crate::suite::{INSTALLED, READY, Suite, installation, proof_stages};
 use crate::{
-    availability, changes, deletion, external, healing, instances, key_value, node_removal, operator, outage, raft,
+    availability, changes, deletion, external, healing, instances, node_removal, operator, outage, raft,
     rotation,
 };
 
@@ -52,7 +52,7 @@ pub(crate) fn of_cloud(extent: Extent) -> Result<Stages> {
     Ok(stages)
 }
 
-/// Start of the cloud. Three checks on other objects mostly wait, so they run meanwhile.
+/// Start of the cloud. Two checks on other objects mostly wait, so they run meanwhile.
 fn start(extent: Extent) -> Stage<Suite> {
     let ready = Check::new(READY, move |suite: &Suite| {
         async move {
@@ -69,12 +69,6 @@ fn start(extent: Extent) -> Stage<Suite> {
             .with_second_namespace("raft", PodSecurity::Restricted, raft::grows_and_shrinks)
             .boxed_local()
     });
-    let key_value = Check::new("a_key_value_store_fails_over_and_keeps_its_data", |suite: &Suite| {
-        suite
-            .sandbox
-            .with_second_namespace("store", PodSecurity::Restricted, key_value::keeps_its_data)
-            .boxed_local()
-    });
     // The shared cloud cannot show this: each of its services would wait five minutes for Keystone, one after the other.
     // This cloud also runs under the restricted Pod Security Standard. For all services the apiserver suite proves that the
     // API server accepts every rendered workload, except DaemonSets, under that standard without a warning.
@@ -88,7 +82,7 @@ fn start(extent: Extent) -> Stage<Suite> {
         };
         suite.sandbox.with_second_namespace("orphan", PodSecurity::Restricted, check).boxed_local()
     });
-    [ready, raft, key_value, orphan].map(|check| check.after(INSTALLED)).into()
+    [ready, raft, orphan].map(|check| check.after(INSTALLED)).into()
 }
 
 /// Failures, changes and rotation of the services that every cloud has.

@@ -9,7 +9,6 @@ mod deletion;
 mod external;
 mod healing;
 mod instances;
-mod key_value;
 mod node_removal;
 mod nodes;
 mod operator;

@@ -164,7 +164,7 @@ fn the_waves_of_the_services_are_those_of_the_documentation() {
         [
             (Wave::Backends, vec!["mariadb", "rabbitmq", "ovn"]),
             (Wave::Identity, vec!["keystone"]),
-            (Wave::Resources, vec!["glance", "placement", "neutron", "cinder"]),
+            (Wave::Resources, vec!["glance", "placement", "neutron"]),
             (Wave::Compute, vec!["nova"]),
             (Wave::ComputeNodes, vec!["compute"]),
         ]
